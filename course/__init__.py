@@ -1,0 +1,1 @@
+"""The course tool: set-up, checks, hints, the model, and the layers put together."""

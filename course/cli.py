@@ -1,0 +1,151 @@
+"""The verbs, once the packages are there. Each imports what it needs when it is called."""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable
+
+from course import manifest
+from course.paths import ROOT
+
+VERBS = """\
+  start [N]         open your copy of chapter N in JupyterLab
+  check [N | N.M]   judge a chapter or an exercise; without a number, all you have begun
+  hint N.M          the next hint of an exercise
+  solution N.M      our answer to an exercise (asks once)
+  progress          every chapter and exercise, points, last verdicts
+  generate "TEXT"   let the model continue a text
+  model             fetch and check the model
+  doctor            what this machine has, and how to mend what is missing
+  test              all tests of the project
+  notebooks         build notebooks/ (authors: --check, --execute)
+
+  dev  lint  reference  clean    for authors; see CONTRIBUTING.md
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Run one verb; the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # a terminal that cannot show an emoji is no error
+    verb, rest = (argv[0], argv[1:]) if argv else ("help", [])
+    if verb in {"help", "-h", "--help"}:
+        print(f"AI Engineering from Scratch\n\npython -m course VERB\n\n{VERBS}")
+        return 0
+    if verb not in _VERBS:
+        print(f"there is no verb {verb!r}. There are:\n\n{VERBS}", file=sys.stderr)
+        return 2
+    try:
+        return _VERBS[verb](rest)
+    except manifest.Unknown as problem:
+        print(f"{verb}: {problem}", file=sys.stderr)
+        return 2
+
+
+def _start(argv: list[str]) -> int:
+    from course import start
+
+    return start.main(argv)
+
+
+def _check(argv: list[str]) -> int:
+    """0 when everything that was judged passed."""
+    parser = _parser("check", "Judge your work.")
+    parser.add_argument("what", nargs="?", metavar="N or N.M", help="default: all you have begun")
+    parser.add_argument("--seed", type=int, help="replay the random inputs of an earlier verdict")
+    args = parser.parse_args(argv)
+    from course import desk
+
+    if args.what and "." in args.what:
+        verdicts = [desk.check(args.what, seed=args.seed)]
+    else:
+        chapters = [manifest.find_chapter(args.what)] if args.what else desk.begun()
+        if not chapters:
+            print("nothing begun yet: type `python -m course start`")
+        verdicts = [v for c in chapters for v in desk.check_chapter(c, args.seed) or [None]]
+    return 0 if verdicts and all(v and v.status == "passed" for v in verdicts) else 1
+
+
+def _hint(argv: list[str]) -> int:
+    from course import desk
+
+    parser = _parser("hint", "The next hint of an exercise.")
+    parser.add_argument("exercise", metavar="N.M")
+    desk.hint(parser.parse_args(argv).exercise)
+    return 0
+
+
+def _solution(argv: list[str]) -> int:
+    from course import desk
+
+    parser = _parser("solution", "Our answer to an exercise.")
+    parser.add_argument("exercise", metavar="N.M")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    args = parser.parse_args(argv)
+    try:
+        return 0 if desk.solution(args.exercise, None if args.yes else input) else 1
+    except EOFError:
+        print("\nsolution: nobody to ask here; add --yes", file=sys.stderr)
+        return 1
+
+
+def _progress(argv: list[str]) -> int:
+    from course import desk
+
+    _parser("progress", "Every chapter and exercise.").parse_args(argv)
+    desk.show_progress()
+    return 0
+
+
+def _notebooks(argv: list[str]) -> int:
+    from course import build
+
+    return build.main(argv)
+
+
+def _model(argv: list[str]) -> int:
+    from course import model
+
+    return model.main(argv)
+
+
+def _generate(argv: list[str]) -> int:
+    from course import generate
+
+    return generate.main(argv)
+
+
+def _doctor(argv: list[str]) -> int:
+    from course import doctor
+
+    return doctor.main(argv)
+
+
+def _test(argv: list[str]) -> int:
+    """Fetch the model if need be, then pytest with these arguments."""
+    from course.model import ModelError, ensure_model
+
+    try:
+        ensure_model()
+    except ModelError as problem:
+        print(f"test: {problem}", file=sys.stderr)
+        return 1
+    return subprocess.run([sys.executable, "-m", "pytest", *argv], cwd=ROOT, check=False).returncode
+
+
+def _parser(verb: str, description: str) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(prog=f"python -m course {verb}", description=description)
+
+
+_VERBS: dict[str, Callable[[list[str]], int]] = {
+    "start": _start,
+    "check": _check,
+    "hint": _hint,
+    "solution": _solution,
+    "progress": _progress,
+    "notebooks": _notebooks,
+    "model": _model,
+    "generate": _generate,
+    "doctor": _doctor,
+    "test": _test,
+}

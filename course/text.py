@@ -1,0 +1,134 @@
+"""Text at the edges: characters to token ids and back. The engine between sees only ids."""
+
+import codecs
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders
+
+
+class Text:
+    """The tokenizer of one checkpoint folder.
+
+    `special` maps the text of each special token to its id, e.g. {"<|im_end|>": 2}. Only code that
+    builds a prompt uses it; nothing a user types ever becomes one of these ids.
+    """
+
+    def __init__(self, folder: str | Path):
+        """Read tokenizer.json. Raises FileNotFoundError or ValueError, naming the file."""
+        self._tokenizer = _load(Path(folder) / "tokenizer.json")
+        added = self._tokenizer.get_added_tokens_decoder()
+        self.special = {token.content: i for i, token in added.items() if token.special}
+        self._special_ids = set(self.special.values())
+        self._bytes, self._strip = _bytes_by_id(self._tokenizer, added)
+
+    @property
+    def size(self) -> int:
+        """How many ids the tokenizer can produce; the model's vocabulary may be padded to more."""
+        return max(self._bytes) + 1
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of plain text: no special token is added, and none is recognised in it.
+
+        Characters that the vocabulary has no bytes for (in the bundled model a few control
+        characters, such as U+0000) are dropped, as llama.cpp drops them.
+        Raises ValueError for a lone surrogate, which is half a character and has no UTF-8.
+        """
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as problem:
+            raise ValueError(
+                f"character {problem.start} of the text is a lone surrogate "
+                f"({text[problem.start]!r}); send valid Unicode"
+            ) from None
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def decode(self, ids: Iterable[int], special: bool = False) -> str:
+        """The text of token ids; special tokens are left out unless `special` is true.
+
+        Bytes that are no UTF-8 become U+FFFD. Raises ValueError for an id that does not exist.
+        """
+        stream = self.stream(special)
+        return "".join([*map(stream.add, ids), stream.flush()])
+
+    def stream(self, special: bool = False) -> "Stream":
+        """A decoder to be fed one id at a time; its pieces joined equal `decode` of all ids."""
+        return Stream(lambda token: self._token_bytes(token, special), self._strip)
+
+    def _token_bytes(self, token: int, special: bool) -> bytes:
+        if token not in self._bytes:
+            raise ValueError(f"token id {token} is not in the vocabulary ({len(self._bytes)} ids)")
+        return b"" if token in self._special_ids and not special else self._bytes[token]
+
+
+class Stream:
+    """Turns ids into text as they come, holding back the bytes of an unfinished character.
+
+    A character can be spread over several tokens. Its first bytes alone would show as U+FFFD, so
+    they wait for the rest; what was given out is never taken back.
+    """
+
+    def __init__(self, token_bytes: Callable[[int], bytes], strip: bool):
+        self._token_bytes = token_bytes
+        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
+        self._strip = strip  # SentencePiece writes a space before the first word
+
+    def add(self, token: int) -> str:
+        """The text that this id completes; often a word, sometimes nothing yet."""
+        data = self._token_bytes(token)
+        if data and self._strip:
+            data, self._strip = data.removeprefix(b" "), False
+        return self._utf8.decode(data)
+
+    def flush(self) -> str:
+        """What is left at the end: U+FFFD for a character that was never finished, or nothing."""
+        return self._utf8.decode(b"", final=True)
+
+
+def _load(path: Path) -> Tokenizer:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing; run `python -m course model`")
+    try:
+        tokenizer = Tokenizer.from_file(str(path))
+    except Exception as problem:  # tokenizers raises a bare Exception
+        raise ValueError(f"{path} is not a tokenizer file: {problem}") from None
+    tokenizer.encode_special_tokens = True  # text that looks like a special token stays text
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _bytes_by_id(tokenizer: Tokenizer, added: dict) -> tuple[dict[int, bytes], bool]:
+    """The bytes that each id stands for, and whether the first space of a text is stripped."""
+    vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+    if isinstance(tokenizer.decoder, decoders.ByteLevel):
+        convert, strip = _byte_level, False
+    elif "<0x00>" in vocabulary:
+        convert, strip = _sentencepiece, True
+    else:
+        kind = type(tokenizer.decoder).__name__
+        raise ValueError(f"a tokenizer with decoder {kind} is not supported; ByteLevel is")
+    table = {index: convert(token) for token, index in vocabulary.items()}
+    return table | {i: token.content.encode("utf-8") for i, token in added.items()}, strip
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """GPT-2's alphabet: a printable byte is its own character, the others start at U+0100."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(0x100) if byte not in printable]
+    shown = {chr(byte): byte for byte in printable}
+    return shown | {chr(0x100 + rank): byte for rank, byte in enumerate(others)}
+
+
+_ALPHABET = _byte_alphabet()
+
+
+def _byte_level(token: str) -> bytes:
+    return bytes(_ALPHABET[character] for character in token)
+
+
+def _sentencepiece(token: str) -> bytes:
+    """`<0x0A>` is one byte; in all others U+2581 stands for a space."""
+    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+        return bytes([int(token[3:5], 16)])
+    return token.replace("\u2581", " ").encode("utf-8")

@@ -1,0 +1,1 @@
+"""Grading cases, one module a chapter."""

@@ -1,0 +1,1 @@
+"""Wrong versions that people really write, one module a chapter."""

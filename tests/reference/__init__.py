@@ -1,0 +1,1 @@
+"""Expected values made elsewhere, the scripts that make them, and a manifest of both."""

@@ -1,0 +1,1 @@
+"""Correct answers in other styles than the engine: the cases must accept them."""

@@ -2,7 +2,7 @@
 
 The standard library only, because this runs before any package is installed. `.venv/.course-ready`
 is written last and says what was installed; a `.venv` without it is not trusted and is made anew.
-Pip's own settings (its environment variables and pip.conf) are honoured and never overridden.
+Pip's own settings (its environment variables and pip.conf) are honoured.
 """
 
 import contextlib
@@ -116,13 +116,12 @@ def marker_of(root: Path) -> dict | None:
     """
     try:
         marker = json.loads((root / ".venv" / ".course-ready").read_text(encoding="utf-8"))
-        settings = (root / ".venv" / "pyvenv.cfg").read_text(encoding="utf-8")
+        text = (root / ".venv" / "pyvenv.cfg").read_text(encoding="utf-8")
         version = marker["python"]
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    home = (
-        dict(line.partition(" = ")[::2] for line in settings.splitlines()).get("home", "").strip()
-    )
+    settings = dict(line.partition(" = ")[::2] for line in text.splitlines())
+    home = settings.get("home")
     if not (home and Path(home).exists() and python_of(root).exists()):
         return None
     if inside(root) and version != "{}.{}".format(*sys.version_info):

@@ -68,6 +68,11 @@ class Chapter:
         return ROOT / "chapters" / self.name
 
     @property
+    def scenarios(self) -> str:
+        """The module with the functions that its cases run beside the learner's code."""
+        return f"tests.scenarios.{self.slug}"
+
+    @property
     def points(self) -> int:
         """Points of all its exercises."""
         return sum(exercise.points for exercise in self.exercises)

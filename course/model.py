@@ -6,6 +6,7 @@ any package is installed.
 
 import argparse
 import errno
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,7 +42,10 @@ def ensure_model() -> Path:
 
 def main(argv: list[str]) -> int:
     """The verb. Returns 0, or 1 with one sentence on stderr, or 130 when interrupted."""
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.revision and args.source != "hub":
+        parser.error("--revision goes with --source hub")
     try:
         folder = _ensure(args)
         if args.verify:
@@ -70,9 +74,18 @@ def _parser() -> argparse.ArgumentParser:
     where.add_argument(
         "--from", dest="folder", type=Path, metavar="DIR", help="a Llama checkpoint on this disk"
     )
-    parser.add_argument("--revision", help="another commit of the Hub's checkpoint")
+    parser.add_argument(
+        "--revision", type=_commit, help="another commit of the Hub's checkpoint, 40 digits"
+    )
     parser.add_argument("--verify", action="store_true", help="hash every byte again")
     return parser
+
+
+def _commit(text: str) -> str:
+    """A full commit hash: a branch such as main would name other files tomorrow."""
+    if not re.fullmatch(r"[0-9a-f]{40}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a commit hash of 40 hexadecimal digits")
+    return text
 
 
 def _ensure(args: argparse.Namespace) -> Path:

@@ -48,8 +48,8 @@ def whole_or_nothing(folder: Path) -> Iterator[Path]:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Only a folder with a manifest is ours to replace."""
-    if folder.exists() and not (folder / MANIFEST).is_file():
+    """Only an empty folder, or one with a manifest, is ours to replace."""
+    if folder.exists() and not (folder / MANIFEST).is_file() and any(folder.iterdir()):
         raise ModelError(
             f"{folder} is there but was not made by this command; move it away, "
             "then run `python -m course model` again."
@@ -57,7 +57,10 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def _swap(partial: Path, folder: Path) -> None:
-    """Two renames and a removal: at no moment does half a folder carry the final name."""
+    """Two renames and a removal: at no moment does half a folder carry the final name.
+
+    If it stops between the renames there is no folder, and the next run makes it again.
+    """
     old = folder.with_name(f".{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():

@@ -7,9 +7,10 @@ import atexit
 import sys
 
 from course import desk
+from course.live import live_submission
 from course.manifest import Chapter
 from course.remote import SPARE
-from course.submission import Submission, live_submission
+from course.submission import Submission
 
 
 def check(exercise_id: str, seed: int | None = None) -> None:

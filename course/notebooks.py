@@ -9,8 +9,10 @@ docstring and a NotImplementedError in its place; the solved notebook gets it al
 
 import ast
 import functools
+import itertools
 import json
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,6 +89,12 @@ def definitions(chapter: Chapter) -> dict[str, Definition]:
     return {d.name: d for module in chapter.modules for d in _definitions(module)}
 
 
+def reference_source(chapter: Chapter) -> str:
+    """All of the chapter's solution modules as the source of one module."""
+    sources = [d.source for d in definitions(chapter).values()]
+    return "\n\n\n".join([_imports(chapter), *sources]) + "\n"
+
+
 def untouched(chapter: Chapter, exercise: Exercise, source: str) -> bool:
     """Whether a cell is still as it was handed out."""
     stub = _joined([definitions(chapter)[name].stub for name in exercise.functions])
@@ -144,7 +152,7 @@ def _included(chapter: Chapter, names: list[str], solved: bool) -> tuple[str | N
 def _joined(sources: list[str]) -> str:
     """One-line definitions follow each other; others are set apart as in a module."""
     text = sources[0]
-    for before, after in zip(sources, sources[1:], strict=False):
+    for before, after in itertools.pairwise(sources):
         text += ("\n" if "\n" not in before + after else "\n\n\n") + after
     return text
 
@@ -180,8 +188,6 @@ def _imports(chapter: Chapter) -> str:
 
 
 def _group(line: str) -> int:
-    import sys
-
     root = line.split()[1].split(".")[0]
     return 2 if root == "solutions" else 0 if root in sys.stdlib_module_names else 1
 

@@ -36,7 +36,7 @@ class Remote:
         self.ready = False
         threading.Thread(target=self._read, daemon=True).start()
 
-    def load(self, path: str, parts: list, scenarios: str | None) -> dict:
+    def load(self, path: str, parts: list, scenarios: str) -> dict:
         """Load a built module; see Runner.load."""
         return self.ask({"do": "load", "path": path, "parts": parts, "scenarios": scenarios})
 

@@ -28,16 +28,17 @@ class Runner:
         self.path = ""
         self.scenarios = None
 
-    def load(self, path: str, parts: list, scenarios: str | None) -> dict:
+    def load(self, path: str, parts: list, scenarios: str) -> dict:
         """Run the cells of a built module one after the other in one namespace.
 
         Args:
             path: the built file.
             parts: [exercise or "", first line, last line] of each cell.
-            scenarios: the module with the scenario functions, or None.
+            scenarios: the module with the scenario functions.
 
         Returns:
-            {exercise or "": Raised} for the cells that failed; the others have run.
+            {"errors": {exercise or "": Raised}, "names": what the module now defines}. Cells
+            without an error have run.
         """
         self.path = path
         self.module.__file__ = path
@@ -51,9 +52,14 @@ class Runner:
                 exec(compile(source, path, "exec", dont_inherit=True), vars(self.module))
             except BaseException as error:
                 errors[exercise] = self._raised(error)
-        if scenarios:
-            self.scenarios = importlib.import_module(scenarios)
-        return errors
+        self.scenarios = importlib.import_module(scenarios)
+        return {"errors": errors, "names": list(vars(self.module))}
+
+    def load_source(self, source: str, scenarios: str) -> None:
+        """Run code of ours; what it raises is raised."""
+        sys.modules[self.module.__name__] = self.module
+        exec(compile(source, "<reference>", "exec", dont_inherit=True), vars(self.module))
+        self.scenarios = importlib.import_module(scenarios)
 
     def answer(self, request: dict) -> dict:
         """Do what a request asks: {"value", "changed", "printed"} or {"raised", "printed"}.

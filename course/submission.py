@@ -10,6 +10,7 @@ import ast
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -35,6 +36,15 @@ class Cell:
     exercise: str | None
 
     @property
+    def broken(self) -> Exception | None:
+        """Why it does not parse; None when it does."""
+        try:
+            compile(self.source, "cell", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            return error
+        return None
+
+    @property
     def key(self) -> tuple:
         """What makes it the same cell in two versions of a file."""
         return ("exercise", self.exercise) if self.exercise else ("provided", self.names)
@@ -42,10 +52,9 @@ class Cell:
     @property
     def names(self) -> tuple[str, ...]:
         """The names that its top level defines; none when it does not parse."""
-        try:
-            body = ast.parse(self.source).body
-        except (SyntaxError, ValueError):
+        if self.broken:
             return ()
+        body = ast.parse(self.source).body
         return tuple(name for statement in body for name in _defined(statement))
 
 
@@ -86,6 +95,10 @@ class Built:
     path: Path
     parts: tuple[Part, ...] = field(repr=False)
 
+    def runnable(self) -> list[list]:
+        """[exercise or "", first line, last line] of the parts that parse, for Runner.load."""
+        return [[p.cell.exercise or "", p.start, p.end] for p in self.parts if not p.cell.broken]
+
     def locate(self, line: int) -> tuple[Cell, int] | None:
         """The cell and the line within it (from 1) of a line of the built file."""
         for part in self.parts:
@@ -119,7 +132,9 @@ def read_submission(chapter: Chapter, path: Path) -> Submission:
     Errors: SubmissionError when it is empty, too large, not a notebook, or has no marked cell.
     """
     data = _bytes(path)
-    cells = tuple(_marked(_notebook_cells(data, path) if path.suffix == ".ipynb" else _py(data)))
+    cells = tuple(
+        marked_cells(_notebook_cells(data, path) if path.suffix == ".ipynb" else _py(data))
+    )
     if not cells:
         raise SubmissionError(
             f"{shown(path)} has no cell that begins with `#| exercise N.M`: the marks tell the "
@@ -127,32 +142,6 @@ def read_submission(chapter: Chapter, path: Path) -> Submission:
         )
     saved_at = datetime.fromtimestamp(path.stat().st_mtime)
     return Submission(chapter, path, hashlib.sha256(data).hexdigest(), saved_at, cells)
-
-
-def live_submission(chapter: Chapter, executed: list[str], folder: Path = WORK) -> Submission:
-    """The cells as last executed in a running notebook, over the saved file for the others.
-
-    Args:
-        executed: the source of every cell run in this kernel, oldest first.
-    """
-    live = {cell.key: cell for cell in _marked((source, 0, 1) for source in executed)}
-    live = {key: cell for key, cell in live.items() if _belongs(cell, chapter)}
-    try:
-        saved = read_submission(chapter, find_submission(chapter, folder))
-    except SubmissionError as problem:
-        if not live:
-            raise
-        return _unsaved(chapter, tuple(live.values()), folder, problem)
-    cells = tuple(_merge(cell, live) for cell in saved.cells)
-    differ = [f"{c.exercise}" for c, s in zip(cells, saved.cells, strict=True) if c != s]
-    stale = [c.exercise for c in saved.cells if c.exercise and c.key not in live]
-    notes = []
-    if any(exercise != "None" for exercise in differ):
-        changed = ", ".join(exercise for exercise in differ if exercise != "None")
-        notes.append(f"the saved file differs from what you ran ({changed}): save the notebook")
-    return Submission(
-        chapter, saved.path, saved.sha256, saved.saved_at, cells, (*notes, *_stale_note(stale))
-    )
 
 
 def build(submission: Submission, folder: Path = WORK) -> Built:
@@ -237,7 +226,8 @@ def _py(data: bytes):
         start, lines, number = at + 1, [], number + 1
 
 
-def _marked(cells):
+def marked_cells(cells: Iterable[tuple[str, int, int]]) -> Iterator[Cell]:
+    """The cells that begin with a mark, of (source, number, first line)."""
     for source, number, first_line in cells:
         stripped = source.lstrip("\n")
         match = MARK.match(stripped)
@@ -246,43 +236,17 @@ def _marked(cells):
             yield Cell(stripped.rstrip(), number, first_line + skipped, match["exercise"])
 
 
-def _belongs(cell: Cell, chapter: Chapter) -> bool:
-    return cell.exercise is None or cell.exercise.split(".")[0] == str(chapter.number)
-
-
-def _merge(saved: Cell, live: dict) -> Cell:
-    """The live source at the saved cell's place."""
-    source = live[saved.key].source if saved.key in live else saved.source
-    return Cell(source, saved.number, saved.first_line, saved.exercise)
-
-
-def _unsaved(chapter, cells, folder, problem) -> Submission:
-    text = "\n".join(cell.source for cell in cells)
-    note = f"judged from the cells run in this notebook alone, since {problem}"
-    path = folder / f"{chapter.name}.ipynb"
-    return Submission(
-        chapter, path, hashlib.sha256(text.encode()).hexdigest(), None, cells, (note,)
-    )
-
-
-def _stale_note(stale: list[str]) -> list[str]:
-    if not stale:
-        return []
-    return [f"not run in this kernel, so read from the saved file: {', '.join(stale)}"]
-
-
 def _unparsable(cell: Cell) -> tuple[str, str] | None:
-    try:
-        compile(cell.source, "cell", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        line = getattr(error, "lineno", None) or 1
-        text = (cell.source.split("\n") + [""])[line - 1].strip()
-        magic = " (notebook magics do not belong in an exercise)" if text[:1] in "%!" else ""
-        return "error", (
-            f"cell {cell.number} does not parse: line {line}, {getattr(error, 'msg', error)}: "
-            f"{text!r}{magic}"
-        )
-    return None
+    error = cell.broken
+    if error is None:
+        return None
+    line = getattr(error, "lineno", None) or 1
+    text = [*cell.source.split("\n"), ""][line - 1].strip()
+    magic = " (notebook magics do not belong in an exercise)" if text[:1] in ("%", "!") else ""
+    return "error", (
+        f"cell {cell.number} does not parse: line {line}, {getattr(error, 'msg', error)}: "
+        f"{text!r}{magic}"
+    )
 
 
 def _borrowed(cell: Cell, chapter: Chapter) -> tuple[str, str] | None:

@@ -144,7 +144,7 @@ def _take(value, blob: memoryview, at: int):
         items, at = _take_list(list(value["fields"].values()), blob, at)
         return Record(value["type"], dict(zip(value["fields"], items, strict=True))), at
     items, at = _take_list(value["items"], blob, at)
-    return (tuple(items) if kind == "tuple" else {k: v for k, v in items}), at
+    return (tuple(items) if kind == "tuple" else dict(items)), at
 
 
 def _take_list(values: list, blob: memoryview, at: int) -> tuple[list, int]:
@@ -156,8 +156,15 @@ def _take_list(values: list, blob: memoryview, at: int) -> tuple[list, int]:
 
 
 def _take_tensor(value: dict, blob: memoryview, at: int) -> tuple[Tensor, int]:
-    dtype = getattr(torch, value["dtype"])
+    dtype = _dtype(value["dtype"])
     data = bytearray(blob[at : at + value["size"]])
     if not data:
         return torch.empty(value["shape"], dtype=dtype), at
     return torch.frombuffer(data, dtype=dtype).reshape(value["shape"]), at + value["size"]
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"no dtype {name!r}")
+    return dtype

@@ -1,7 +1,7 @@
 """Chapter 04: from token ids to logits.
 
-Everything between an integer and a probability: normalise, rotate, attend, feed forward. The model is a Llama as
-Hugging Face stores it: half-split rotary embeddings, grouped-query attention, SwiGLU.
+Everything between an integer and a probability: normalise, rotate, attend, feed forward. The model
+is a Llama as Hugging Face stores it: half-split rotary embeddings, grouped-query attention, SwiGLU.
 
 Shapes: B sequences, T new tokens each, S keys to look at, H query heads, KV key/value heads,
 D numbers a head, E the hidden size, V the vocabulary.

@@ -1,0 +1,134 @@
+"""Run the experiments of the chapter's notebook and put what they print and draw into the README.
+
+    python chapters/04_forward_pass/figures/measure.py            print, change nothing
+    python chapters/04_forward_pass/figures/measure.py --write    also figures/*.svg and README.md
+
+The cells are those of notebook.py; the engine is the one in solutions/. So a reader's notebook
+and the README come from the same lines. Run it while the machine does nothing else.
+"""
+
+import argparse
+import io
+import os
+import platform
+import re
+import sys
+import types
+from contextlib import redirect_stdout
+from datetime import date
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import psutil
+import torch
+from tqdm import tqdm
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+README = HERE.parent / "README.md"
+MODULES = ("kv_cache", "forward_pass", "chat", "greedy")  # in the order in which they import
+SKIP = ("# include:", "from course.notebook", "check(", "progress(")
+STYLE = {"svg.hashsalt": "04", "svg.fonttype": "path", "axes.grid": True, "grid.alpha": 0.3}
+
+
+def main() -> None:
+    """Run every experiment in order, print the results, and write them when asked to."""
+    parser = argparse.ArgumentParser(description="Run the experiments of chapter 04.")
+    parser.add_argument("--write", action="store_true", help="replace figures and README blocks")
+    write = parser.parse_args().write
+    sys.path.insert(0, str(ROOT))
+    plt.rcParams.update(STYLE)
+    results = {"the machine": machine()} | run(cells(HERE.parent / "notebook.py"), write)
+    for name, printed in results.items():
+        print(f"--- {name}\n{printed}")
+    if write:
+        _replace(README, filled(README.read_text(encoding="utf-8"), results))
+
+
+def machine() -> str:
+    """Processor, cores, memory and versions: a number without them means little."""
+    memory = psutil.virtual_memory().total / 2**30
+    return (
+        f"{_processor()}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()}\n"
+        f"Python {platform.python_version()}, torch {torch.__version__}, "
+        f"{torch.get_num_threads()} threads, {torch.backends.cpu.get_cpu_capability()}, "
+        f"{date.today():%B %Y}\n"
+    )
+
+
+def _processor() -> str:
+    """The processor's name: Linux keeps it in a file, others tell `platform`."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def cells(path: Path) -> list[str]:
+    """The code cells of a percent-format file that need no course tool to run."""
+    parts = re.split(r"^# %%(.*)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    pairs = zip(parts[1::2], parts[2::2], strict=True)
+    code = [body for title, body in pairs if "[markdown]" not in title]
+    return [body for body in code if not body.startswith(SKIP)]
+
+
+def engine() -> types.ModuleType:
+    """All of the chapter's modules in one namespace, as in a notebook."""
+    module = types.ModuleType("chapter_04")
+    sys.modules[module.__name__] = module  # dataclasses look their module up
+    for name in MODULES:
+        source = (ROOT / "solutions" / f"{name}.py").read_text(encoding="utf-8")
+        for other in MODULES:
+            source = re.sub(rf"^from solutions\.{other} import.*$", "", source, flags=re.MULTILINE)
+        exec(compile(source, f"solutions/{name}.py", "exec"), module.__dict__)
+    return module
+
+
+def run(sources: list[str], write: bool) -> dict[str, str]:
+    """Execute the cells; what each "# Experiment: name" printed, by name."""
+    namespace, printed = engine().__dict__, {}
+    for source in tqdm(sources, unit="cell", disable=None):
+        title = re.match(r"# Experiment: (.*)", source)
+        out = io.StringIO()
+        with redirect_stdout(out):
+            exec(compile(source, title[1] if title else "cell", "exec"), namespace)
+        if title:
+            printed[title[1]] = out.getvalue()
+        _keep_figures(write)
+    return printed
+
+
+def _keep_figures(write: bool) -> None:
+    """Save every open figure under the name it was given, and close it."""
+    for number in plt.get_fignums():
+        figure = plt.figure(number)
+        if write:
+            path = HERE / f"{figure.get_label()}.svg"
+            partial = path.with_name(path.name + ".partial")
+            figure.savefig(partial, format="svg", metadata={"Date": None}, bbox_inches="tight")
+            partial.replace(path)
+        plt.close(figure)
+
+
+def filled(text: str, results: dict[str, str]) -> str:
+    """The README with each `<!-- measured: name -->` followed by what that experiment printed."""
+
+    def block(found: re.Match) -> str:
+        if found[1] not in results:
+            raise SystemExit(f"README.md asks for {found[1]!r}, which no experiment is called")
+        return f"<!-- measured: {found[1]} -->\n```text\n{results[found[1]]}```\n"
+
+    return re.sub(r"<!-- measured: (.*?) -->\n(?:```text\n.*?```\n)?", block, text, flags=re.DOTALL)
+
+
+def _replace(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8", newline="\n")
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -49,7 +49,7 @@ def examine() -> Iterator[Finding]:
     yield python()
     yield environment()
     pins = read_pins(paths.ROOT / "requirements.txt")
-    yield from (package(name, pins[name]) for name in PACKAGES)
+    yield from (package(name, pins[name]) for name in PACKAGES if name in pins)
     yield Finding("cores", f"{os.cpu_count()} ({platform.machine()}, {platform.system()})")
     yield memory()
     yield disk()

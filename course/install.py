@@ -24,7 +24,9 @@ NETWORK = re.compile(
     re.IGNORECASE,
 )
 NO_SPACE = re.compile("No space left on device|Errno 28|WinError 112|Disk quota", re.IGNORECASE)
-STEP = re.compile(r"\s*(Collecting|Downloading|Installing collected packages)\b\s*([^\s:;]*)")
+STEP = re.compile(
+    r"\s*(Collecting|Processing|Downloading|Installing collected packages)\b\s*([^\s:;]*)"
+)
 
 
 def create(root: Path, bytes_needed: int) -> None:
@@ -104,7 +106,7 @@ def packages(root: Path, python: Path, requirements: str) -> None:
         errors="replace",
     )
     try:
-        with (root / LOG).open("w", encoding="utf-8") as log:
+        with (root / LOG).open("w", buffering=1, encoding="utf-8") as log:
             _show(_lines_or_ticks(process.stdout), log)
         code = process.wait()
     finally:

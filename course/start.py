@@ -45,12 +45,17 @@ def take_copy(chapter: manifest.Chapter, script: bool = False, folder: Path = WO
         text = notebooks.as_script(notebooks.load(text))
     path = folder / f"{chapter.name}{'.py' if script else '.ipynb'}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8", newline="\n")
-    os.link(partial, path) if hasattr(os, "link") else partial.rename(
-        path
-    )  # both refuse to replace
-    partial.unlink(missing_ok=True)
+    try:
+        file = path.open("x", encoding="utf-8", newline="\n")  # x: never over an existing file
+    except FileExistsError:
+        print(f"Going on with {shown(path)}")
+        return path
+    try:
+        with file:
+            file.write(text)
+    except OSError:
+        path.unlink()  # half of a notebook, and ours
+        raise
     print(f"Your copy: {shown(path)}")
     return path
 

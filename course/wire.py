@@ -103,7 +103,8 @@ def _pack(value, blobs: list[bytes]):
     fields = _fields(value)
     if fields is not None:
         packed = {name: _pack(field, blobs) for name, field in fields.items()}
-        return {TAG: "record", "type": type(value).__name__, "fields": packed}
+        tag = "raised" if isinstance(value, Raised) else "record"
+        return {TAG: tag, "type": type(value).__name__, "fields": packed}
     return {TAG: "object", "type": type(value).__name__, "repr": repr(value)[:200]}
 
 
@@ -140,9 +141,10 @@ def _take(value, blob: memoryview, at: int):
         return _take_tensor(value, blob, at)
     if kind == "object":
         return Opaque(value["type"], value["repr"]), at
-    if kind == "record":
+    if kind in {"record", "raised"}:
         items, at = _take_list(list(value["fields"].values()), blob, at)
-        return Record(value["type"], dict(zip(value["fields"], items, strict=True))), at
+        fields = dict(zip(value["fields"], items, strict=True))
+        return (Raised(**fields) if kind == "raised" else Record(value["type"], fields)), at
     items, at = _take_list(value["items"], blob, at)
     return (tuple(items) if kind == "tuple" else dict(items)), at
 

@@ -1,4 +1,4 @@
-"""SHA-256 of every tensor of the bundled GGUF file as transformers reads it, for tests/test_gguf.py.
+"""SHA-256 of each tensor of the bundled GGUF file as transformers reads it, for test_gguf.py.
 
     pip install torch==2.13.0 transformers==5.24.0 gguf==0.19.0 accelerate
     PYTHONPATH=. python tests/reference/make_gguf.py

@@ -137,7 +137,7 @@ def main() -> None:
         "gguf_sha256": hashlib.sha256(GGUF.read_bytes()).hexdigest(),
         "texts": [{"text": t, "ids": tokenize(server.listening_address, t)} for t in TEXTS],
     }
-    lines = json.dumps(made, ensure_ascii=True).replace('{"text"', '\n{"text"')
+    lines = json.dumps(made).replace(' {"text"', '\n{"text"')
     write_text(OUT, lines + "\n")
     record([OUT.name], "make_tokenizer.py", None, ["xllamacpp"])
     print(f"{OUT}: {len(TEXTS)} texts")

@@ -29,7 +29,6 @@ from tqdm import tqdm
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 README = HERE.parent / "README.md"
-MODULES = ("kv_cache", "forward_pass", "chat", "greedy")  # in the order in which they import
 SKIP = ("# include:", "from course.notebook", "check(", "progress(")
 STYLE = {"svg.hashsalt": "04", "svg.fonttype": "path", "axes.grid": True, "grid.alpha": 0.3}
 
@@ -77,13 +76,12 @@ def cells(path: Path) -> list[str]:
 
 def engine() -> types.ModuleType:
     """All of the chapter's modules in one namespace, as in a notebook."""
+    from course.manifest import find_chapter
+    from course.notebooks import reference_source
+
     module = types.ModuleType("chapter_04")
     sys.modules[module.__name__] = module  # dataclasses look their module up
-    for name in MODULES:
-        source = (ROOT / "solutions" / f"{name}.py").read_text(encoding="utf-8")
-        for other in MODULES:
-            source = re.sub(rf"^from solutions\.{other} import.*$", "", source, flags=re.MULTILINE)
-        exec(compile(source, f"solutions/{name}.py", "exec"), module.__dict__)
+    exec(reference_source(find_chapter(4)), module.__dict__)
     return module
 
 

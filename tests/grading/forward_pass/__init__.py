@@ -1,0 +1,7 @@
+"""The cases of chapter 04, in the order of its exercises."""
+
+from tests.grading.forward_pass.arithmetic import *  # noqa: F403
+from tests.grading.forward_pass.attention import *  # noqa: F403
+from tests.grading.forward_pass.cache import *  # noqa: F403
+from tests.grading.forward_pass.model import *  # noqa: F403
+from tests.grading.forward_pass.writing import *  # noqa: F403

@@ -1,0 +1,171 @@
+"""4.6 Llama: logits of tiny models, whole, padded, in chunks and with a cache."""
+
+import torch
+
+from course.cases import Wrong, case, expect_equal, randn
+from tests.grading.forward_pass.cache import expect_failure
+from tests.grading.forward_pass.tolerances import close, places, random_ids
+from tests.oracles import forward_pass as oracle
+from tests.reference.arrays import tiny, tiny_config, tiny_weights
+
+
+def call(tokens, positions, rows=None, every_position=False, **more) -> dict:
+    """One forward for the scenario."""
+    rows = None if rows is None else torch.tensor(rows)
+    found = {"tokens": torch.as_tensor(tokens), "positions": torch.as_tensor(positions)}
+    return {**found, "rows": rows, "every_position": every_position, **more}
+
+
+def forward(learner, model: str, *calls: dict, room: list | None = None) -> list:
+    """The answers of one model, and one cache with room if given, to some forwards."""
+    return learner.scenario("llama_session", model, list(calls), room)
+
+
+def truth(model: str, ids) -> torch.Tensor:
+    """The oracle's logits [T, V] of one sequence of ids."""
+    return torch.tensor(oracle.logits(tiny_config(model), tiny_weights(model), ids))
+
+
+def spread(table, sequences) -> torch.Tensor:
+    """Tokens [B, T]: each sequence's ids at the columns where its positions are; 3 elsewhere."""
+    tokens = torch.full_like(table, 3)
+    for row, ids in enumerate(sequences):
+        tokens[row, table[row] >= 0] = torch.tensor([ids[p] for p in table[row] if p >= 0])
+    return tokens
+
+
+def sequences_of(rng, model: str, lengths) -> list[list[int]]:
+    """Random ids for sequences of these lengths."""
+    vocabulary = tiny_config(model)["vocab_size"]
+    return [random_ids(rng, vocabulary, length).tolist() for length in lengths]
+
+
+@case("4.6")
+def logits_at_every_position(learner, rng):
+    """With every_position, the logits of all columns are those of Hugging Face's Llama."""
+    for model in ("tied", "untied"):
+        tokens = tiny(model)["whole.tokens"]
+        positions = torch.arange(tokens.shape[1]).repeat(len(tokens), 1)
+        (got,) = forward(learner, model, call(tokens, positions, every_position=True))
+        close(got, tiny(model)["whole.logits"], "logits", what=f"{model} model: it")
+
+
+@case("4.6")
+def logits_of_the_last_token(learner, rng):
+    """By default there are logits for the last token of each sequence only: [B, V]."""
+    for model in ("tied", "untied"):
+        sequences = sequences_of(rng, model, [rng.randrange(1, 9)])
+        positions = torch.arange(len(sequences[0]))[None]
+        (got,) = forward(learner, model, call(sequences, positions))
+        close(got, truth(model, sequences[0])[-1:], "logits", what=f"{model} model: it")
+
+
+@case("4.6")
+def logits_of_a_padded_batch(learner, rng):
+    """A batch padded on the left gives the logits of Hugging Face's Llama."""
+    for model in ("tied", "untied"):
+        arrays = tiny(model)
+        (got,) = forward(learner, model, call(arrays["padded.tokens"], arrays["padded.positions"]))
+        close(got, arrays["padded.logits"], "logits", what=f"{model} model: it")
+
+
+@case("4.6")
+def logits_with_padding_anywhere(learner, rng):
+    """Padding at the right or in the middle changes nothing; the rightmost real column answers."""
+    sequences = sequences_of(rng, "tied", (4, 7, 1))
+    right = torch.arange(8) * (torch.arange(8) < torch.tensor([[4], [7], [1]]))
+    right = torch.where(torch.arange(8) < torch.tensor([[4], [7], [1]]), right, -1)
+    for table in (right, places(rng, [4, 7, 1], 8)):
+        (got,) = forward(learner, "tied", call(spread(table, sequences), table))
+        expected = torch.stack([truth("tied", ids)[-1] for ids in sequences])
+        close(got, expected, "logits")
+
+
+@case("4.6")
+def logits_with_a_cache(learner, rng):
+    """Prefill, then one token at a time against the cache: the logits of the whole sequence."""
+    (ids,) = sequences_of(rng, "tied", [8])
+    calls = [call([ids[:5]], [range(5)])]
+    calls += [call([[ids[p]]], [[p]]) for p in (5, 6, 7)]
+    answers = forward(learner, "tied", *calls, room=[8])
+    expected = truth("tied", ids)
+    for got, position in zip(answers, (4, 5, 6, 7), strict=True):
+        close(got, expected[position][None], "logits", what=f"after position {position} it")
+
+
+@case("4.6")
+def logits_in_chunks(learner, rng):
+    """A prompt in chunks of any size through the cache: the logits of the whole sequence."""
+    (ids,) = sequences_of(rng, "untied", [11])
+    cuts = [0, *sorted(rng.sample(range(1, 11), 3)), 11]
+    pairs = list(zip(cuts, cuts[1:], strict=False))
+    calls = [call([ids[a:b]], [range(a, b)], every_position=True) for a, b in pairs]
+    expected = truth("untied", ids)
+    for got, (a, b) in zip(forward(learner, "untied", *calls, room=[11]), pairs, strict=True):
+        close(got, expected[None, a:b], "logits", what=f"the chunk at {a} to {b - 1}")
+
+
+@case("4.6")
+def logits_of_ragged_rows(learner, rng):
+    """Prefill and decode of different lengths in one call, each sequence in the row it names."""
+    sequences = sequences_of(rng, "tied", (9, 5, 7))
+    expected = [truth("tied", ids) for ids in sequences]
+    rows, done = [2, 0, 3], [0, 0, 0]
+    calls, wanted = [], []
+    for counts in ((4, 1, 3), (1, 3, 1), (3, 1, 1)):
+        table = places(rng, list(counts), 4, firsts=done)
+        calls.append(call(spread(table, sequences), table, rows))
+        done = [d + c for d, c in zip(done, counts, strict=True)]
+        wanted.append(torch.stack([e[d - 1] for e, d in zip(expected, done, strict=True)]))
+    answers = forward(learner, "tied", *calls, room=[8, 0, 9, 7])
+    for step, (got, want) in enumerate(zip(answers, wanted, strict=True)):
+        close(got, want, "logits", what=f"forward number {step + 1}")
+
+
+@case("4.6")
+def attend_alone(learner, rng):
+    """attend: project, rotate queries and keys, attend, join the heads, project."""
+    for model in ("tied", "untied"):
+        sizes = tiny_config(model)
+        x = randn(rng, 2, 5, sizes["hidden_size"])
+        table = torch.tensor([[3, 4, 5, 6, 7], [0, 1, 2, 3, 4]])
+        angles = oracle.rope_angles(table, sizes["head_dim"], sizes["rope_theta"])
+        angles = torch.tensor(angles).float()
+        rotation = (angles.cos(), angles.sin())
+        got = learner.scenario("llama_attend", model, 1, x, table, rotation)
+        weights = tiny_weights(model)
+        expected = [oracle.attend(sizes, weights, 1, x[b], table[b].numpy()) for b in range(2)]
+        close(got, torch.tensor(expected), "attend", what=f"{model} model: it")
+
+
+@case("4.6")
+def logits_through_linear(learner, rng):
+    """Every product with a matrix goes through `linear`: here it alone can read the weights."""
+    (ids,) = sequences_of(rng, "untied", [5])
+    got = learner.scenario("llama_packed", "untied", torch.tensor([ids]), torch.arange(5)[None])
+    close(got, truth("untied", ids)[-1:], "logits")
+
+
+@case("4.6")
+def forward_refuses_bad_inputs(learner, rng):
+    """What check_inputs refuses is refused before anything is written to the cache."""
+    vocabulary = tiny_config("tied")["vocab_size"]
+    wrong = (
+        call([[5, vocabulary]], [[0, 1]], fails=[vocabulary]),
+        call([[5, 6]], [[0, 1], [0, 1]], fails=[]),
+        call([[5, 6], [7, 8]], [[0, 1], [-1, -1]], fails=[]),
+    )
+    for found in forward(learner, "tied", *wrong, room=[4, 4]):
+        expect_failure(found, "ValueError", "forward")
+        if found["kept"].numel():
+            raise Wrong("after a refused forward the cache holds tokens, expected none")
+
+
+@case("4.6")
+def forward_without_room(learner, rng):
+    """A forward beyond what the cache has reserved is CacheFull, as the cache says it."""
+    steps = [call([[5, 6, 7]], [[0, 1, 2]]), call([[8, 9]], [[3, 4]], fails=[])]
+    first, found = forward(learner, "tied", *steps, room=[4])
+    close(first, truth("tied", [5, 6, 7])[-1:], "logits")
+    expect_failure(found, "CacheFull", "forward at positions 3 and 4 with room for 4")
+    expect_equal(found["kept"].tolist(), [[0, 1, 2]], "positions in the cache afterwards")

@@ -1,0 +1,75 @@
+"""`generate` on the real model: the text, the ids, and words for what cannot be done."""
+
+import pytest
+
+from course import generate
+from course.paths import MODEL
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return generate.load_engine(MODEL)
+
+
+def test_text_is_streamed_and_the_speed_is_printed(engine, monkeypatch, capsys):
+    monkeypatch.setattr(generate, "load_engine", lambda _: engine)
+    assert generate.main(["The capital of France is", "--max-tokens", "3"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(" Paris")
+    for word in ("5 prompt tokens, 3 new", "prefill", "decode", "tokens/s", "GB/s"):
+        assert word in err
+
+
+def test_raw_ids_are_the_ids_of_the_text(engine, capsys):
+    prompt = engine.text.encode("The capital of France is")
+    generate.run(engine, prompt, 4)
+    text = capsys.readouterr().out
+    generate.run(engine, prompt, 4, raw_ids=True)
+    ids = [int(word) for word in capsys.readouterr().out.split()]
+    assert engine.text.decode(ids) + "\n" == text
+
+
+def test_chat_applies_the_template(engine):
+    ids = generate.encode(engine, "Hi <|im_end|>", chat=True)
+    assert ids.count(engine.text.special["<|im_start|>"]) == 3  # system, user, assistant
+    assert ids.count(engine.text.special["<|im_end|>"]) == 2  # the user's own stays text
+
+
+def test_one_token_needs_no_decode_speed(engine, capsys):
+    generate.run(engine, [1, 2, 3], 1)
+    assert "decode" not in capsys.readouterr().err
+
+
+def test_the_bytes_of_a_step_are_the_file_without_a_second_embedding(engine):
+    # 134,515,008 parameters, as the model card says 135M; 4 bytes each
+    assert generate.bytes_per_token(engine) == 134_515_008 * 4
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["Hi", "--max-tokens", "0"], "must be a whole number from 1"),
+        (["Hi", "--temperature", "0.7"], "chapter 05"),
+        (["Hi", "--temperature", "warm"], "must be a number"),
+    ],
+)
+def test_a_wrong_setting_is_refused(argv, words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        generate.main(argv)
+    assert stop.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [([""], "the prompt is empty"), (["a " * 9000], "the context holds 8192")],
+)
+def test_a_prompt_that_does_not_fit_is_named(argv, words, engine, monkeypatch, capsys):
+    monkeypatch.setattr(generate, "load_engine", lambda _: engine)
+    assert generate.main(argv) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_folder_without_a_model_is_named(tmp_path, capsys):
+    assert generate.main(["Hi", "--model", str(tmp_path)]) == 1
+    assert str(tmp_path) in capsys.readouterr().err

@@ -1,0 +1,204 @@
+"""A whole verdict, with the learner's code in its own process."""
+
+import ast
+import inspect
+
+import pytest
+
+from course import desk, verdict
+from course.judge import judge
+from course.manifest import Chapter
+from course.progress import Progress
+from course.submission import SubmissionError, find_submission, read_submission
+from tests.misconceptions import forward_pass as wrong
+
+SEED = 7
+
+
+def judged(submission, exercise_id: str):
+    return judge(submission, submission.chapter.exercise(exercise_id), SEED)
+
+
+def test_the_solved_notebook_gets_full_marks(submit, solved, chapter: Chapter):
+    submission = submit(solved)
+    verdicts = [judge(submission, exercise, SEED) for exercise in chapter.exercises]
+    assert [v.status for v in verdicts] == ["passed"] * len(verdicts)
+    assert sum(v.points for v in verdicts) == chapter.points
+
+
+def test_the_untouched_notebook_scores_zero(submit, untouched, chapter: Chapter):
+    submission = submit(untouched)
+    verdicts = [judge(submission, exercise, SEED) for exercise in chapter.exercises]
+    assert {v.status for v in verdicts} == {"not attempted"}
+    assert sum(v.points for v in verdicts) == 0
+
+
+def test_a_stub_in_other_words_is_not_attempted_either(submit, untouched):
+    cell = "#| exercise 4.1\ndef rms_norm(x, weight, eps):\n    raise NotImplementedError('exercise 4.1: later')"
+    assert judged(submit(untouched, ex4_1=cell), "4.1").status == "not attempted"
+
+
+def test_a_half_done_exercise_fails_and_says_what_is_missing(submit, untouched, solved):
+    whole = source_of(solved, "4.2")
+    half = whole.replace(body_of(whole, "apply_rope"), '    raise NotImplementedError("exercise 4.2: apply_rope")')
+    result = judged(submit(untouched, ex4_2=half), "4.2")
+    assert (result.status, result.points) == ("failed", 0)
+    assert "not written yet: exercise 4.2: apply_rope" in result.failure.message
+    assert 0 < result.passed < result.cases
+
+
+def test_a_cell_that_does_not_parse_fails_alone(submit, solved):
+    submission = submit(solved, ex4_1="#| exercise 4.1\ndef rms_norm(x, weight, eps)\n    return x")
+    result = judged(submission, "4.1")
+    assert result.status == "error"
+    assert "does not parse: line 2" in result.reason
+    assert judged(submission, "4.2").status == "passed"
+    assert "it uses 4.1" in judged(submission, "4.6").reason
+
+
+def test_a_notebook_magic_in_an_exercise_is_named(submit, solved):
+    result = judged(submit(solved, ex4_1="#| exercise 4.1\n%time\ndef rms_norm(x): ..."), "4.1")
+    assert "notebook magics do not belong" in result.reason
+
+
+def test_a_removed_cell_is_missing(submit, solved):
+    result = judged(submit(solved, ex4_4=None), "4.4")
+    assert (result.status, result.points) == ("missing", 0)
+    assert "#| exercise 4.4" in result.reason
+
+
+def test_a_renamed_function_is_named(submit, solved):
+    cell = source_of(solved, "4.1").replace("def rms_norm", "def my_norm")
+    result = judged(submit(solved, ex4_1=cell), "4.1")
+    assert result.status == "error"
+    assert "does not define rms_norm" in result.reason
+
+
+def test_two_cells_for_one_exercise_are_refused(submit, solved):
+    cell = source_of(solved, "4.1")
+    result = judged(submit(solved, ex4_4=cell), "4.1")
+    assert "both begin with" in result.reason
+
+
+def test_importing_the_reference_is_not_an_answer(submit, solved):
+    cell = "#| exercise 4.1\nfrom solutions.forward_pass import rms_norm"
+    result = judged(submit(solved, ex4_1=cell), "4.1")
+    assert (result.status, result.points) == ("error", 0)
+    assert "imports the chapter's own solution" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("import sys; sys.exit(0)", "it raised SystemExit"),
+        ("import os; os._exit(0)", "ended the Python process"),
+        ("return None", "should be a tensor, but is None"),
+        ("return x.tolist()", "should be a tensor, but is list"),
+        ("return x[..., :1] * weight[:1]", "has shape"),
+        ("return (x * weight).double()", "has dtype float64"),
+        ("return x * float('nan')", "not finite"),
+        ("x.mul_(0); return x", "changed its argument"),
+        ("return 1 / 0", "it raised ZeroDivisionError"),
+        ("print('x' * 10**7); return x", "differs"),
+    ],
+)
+def test_broken_code_gets_a_reason(submit, untouched, body, reason):
+    cell = f"#| exercise 4.1\ndef rms_norm(x, weight, eps):\n    {body}"
+    result = judged(submit(untouched, ex4_1=cell), "4.1")
+    assert result.points == 0
+    message = result.failure.message if result.failure else result.reason
+    assert reason in message
+    assert len(result.printed) < 50_000
+
+
+def test_a_loop_without_an_end_is_stopped(submit, untouched, monkeypatch):
+    monkeypatch.setattr("course.judge.SECONDS", 1.0)
+    cell = "#| exercise 4.1\ndef rms_norm(x, weight, eps):\n    while True: pass"
+    result = judged(submit(untouched, ex4_1=cell), "4.1")
+    assert result.points == 0
+    assert "did not finish in time" in (result.failure.message if result.failure else result.reason)
+
+
+def test_interleaved_pairs_are_told_exactly_that(submit, solved):
+    whole = source_of(solved, "4.2")
+    body = inspect.getsource(wrong.interleaved_pairs)
+    statements = ast.parse(body).body[0].body[1:]
+    code = "\n".join("    " + line for s in statements for line in ast.unparse(s).split("\n"))
+    result = judged(submit(solved, ex4_2=whole.replace(body_of(whole, "apply_rope"), code)), "4.2")
+    assert result.misconception == "interleaved_pairs"
+    text = verdict.render(result, submit(solved), hints_left=3)
+    assert "neighbour" in text
+    assert "README.md#rotate" in text
+    assert f"check 4.2 --seed {SEED}" in text
+    assert "3 hints left" in text
+
+
+def test_an_exercise_that_rests_on_a_wrong_one_says_where_to_begin(submit, solved):
+    cell = "#| exercise 4.1\ndef rms_norm(x, weight, eps):\n    return x * weight"
+    result = judged(submit(solved, ex4_1=cell), "4.6")
+    assert result.status == "failed"
+    assert "4.1" in result.failure.likely
+
+
+def test_the_verdict_names_the_file_its_hash_and_its_time(submit, solved):
+    submission = submit(solved)
+    text = verdict.render(judged(submission, "4.4"), submission, hints_left=3)
+    assert submission.sha256[:16] in text
+    assert submission.path.name in text
+    assert f"{submission.saved_at:%Y-%m-%d %H:%M:%S}" in text
+
+
+def test_an_exception_is_shown_at_its_line_in_the_notebook(submit, untouched):
+    cell = "#| exercise 4.1\ndef rms_norm(x, weight, eps):\n    y = x\n    return y.no_such_thing"
+    result = judged(submit(untouched, ex4_1=cell), "4.1")
+    assert "line 4: return y.no_such_thing" in result.failure.place
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "is empty"),
+        (b"not json", "is not a notebook"),
+        (b"{}", "is not a notebook"),
+        (b'{"cells": [{"cell_type": "code", "source": "x = 1"}]}', "no cell that begins with"),
+        (b"[" * 100_000, "is not a notebook"),
+        (b"\xff\xfe\x00", "is not a notebook"),
+    ],
+)
+def test_a_file_that_is_no_submission_is_refused(chapter, tmp_path, data, reason):
+    path = tmp_path / f"{chapter.name}.ipynb"
+    path.write_bytes(data)
+    with pytest.raises(SubmissionError, match=reason):
+        read_submission(chapter, path)
+
+
+def test_a_renamed_or_missing_file_is_named(chapter, tmp_path):
+    with pytest.raises(SubmissionError, match="python -m course start 4"):
+        find_submission(chapter, tmp_path)
+
+
+def test_two_files_for_one_chapter_are_refused(chapter, tmp_path):
+    for suffix in (".ipynb", ".py"):
+        (tmp_path / f"{chapter.name}{suffix}").write_text("x", encoding="utf-8")
+    with pytest.raises(SubmissionError, match=r"\.ipynb and .*\.py"):
+        find_submission(chapter, tmp_path)
+
+
+def test_check_records_the_verdict(submit, solved, chapter, tmp_path, monkeypatch, capsys):
+    submission = submit(solved)
+    monkeypatch.setattr(desk, "Progress", lambda: Progress(tmp_path))
+    desk.check("4.4", read=lambda _: submission, seed=SEED)
+    assert "passed" in capsys.readouterr().out
+    entry = Progress(tmp_path).get("4.4")
+    assert (entry["status"], entry["points"], entry["sha256"]) == ("passed", 6, submission.sha256)
+
+
+def source_of(notebook: dict, exercise: str) -> str:
+    mark = f"#| exercise {exercise}"
+    return next(s for c in notebook["cells"] if (s := "".join(c["source"])).startswith(mark))
+
+
+def body_of(source: str, function: str) -> str:
+    """The lines of a function behind its docstring."""
+    node = next(n for n in ast.walk(ast.parse(source)) if getattr(n, "name", "") == function)
+    return "\n".join(source.split("\n")[node.body[0].end_lineno : node.end_lineno])

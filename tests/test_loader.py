@@ -1,0 +1,361 @@
+"""solutions/loader.py and config.py against files written by safetensors and by hand."""
+
+import json
+import struct
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from course.model import ensure_model
+from solutions.loader import (
+    Config,
+    expected_tensors,
+    load_weights,
+    read_config,
+    read_safetensors,
+    stored_tensors,
+)
+from tests.tiny_files import SHAPES, random_tensors, write_checkpoint, write_config
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    return write_checkpoint(tmp_path / "tiny")
+
+
+# ---- config.json ----
+
+
+def test_config_of_the_bundled_model():
+    assert read_config(ensure_model()) == Config(
+        vocab_size=49152,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        head_dim=64,
+        max_position_embeddings=8192,
+        rope_theta=100000.0,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
+        bos_token_id=1,
+        eos_token_ids=(2,),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "value"),
+    [
+        ({"rope_theta": 5e5}, "rope_theta", 5e5),
+        ({"rope_theta": 500000}, "rope_theta", 5e5),
+        ({"rope_theta": None, "rope_parameters": {"rope_theta": 7.0}}, "rope_theta", 7.0),
+        ({"rope_parameters": {"rope_theta": 7.0, "rope_type": "default"}}, "rope_theta", 7.0),
+        ({"rope_scaling": {"rope_theta": 7.0, "type": "default"}}, "rope_theta", 7.0),
+        ({"rope_scaling": None}, "rope_theta", 1e4),
+        ({"head_dim": 10}, "head_dim", 10),
+        ({"head_dim": None}, "head_dim", 8),
+        ({"num_key_value_heads": None}, "num_key_value_heads", 4),
+        ({"eos_token_id": [2, 5]}, "eos_token_ids", (2, 5)),
+        ({"eos_token_id": None}, "eos_token_ids", ()),
+        ({"bos_token_id": None}, "bos_token_id", None),
+        ({"bos_token_id": 0}, "bos_token_id", 0),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings", False),
+    ],
+)
+def test_config_spellings(tmp_path, changes, field, value):
+    assert getattr(read_config(write_config(tmp_path, **changes)), field) == value
+
+
+def test_end_tokens_of_generation_config_win(tmp_path):
+    write_config(tmp_path, eos_token_id=2)
+    path = tmp_path / "generation_config.json"
+    path.write_text('{"eos_token_id": [7, 2]}', encoding="utf-8")
+    assert read_config(tmp_path).eos_token_ids == (7, 2)
+    path.write_text('{"temperature": 0.6}', encoding="utf-8")
+    assert read_config(tmp_path).eos_token_ids == (2,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"architectures": ["MambaForCausalLM"]}, "MambaForCausalLM"),
+        ({"architectures": None, "model_type": "gpt2"}, "gpt2"),
+        ({"hidden_size": 33}, "33 does not divide into 4"),
+        ({"num_key_value_heads": 3}, "4 attention heads cannot share 3"),
+        ({"head_dim": 7}, "head_dim 7 is odd"),
+        ({"vocab_size": None}, "vocab_size must be a positive integer"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers must be a positive integer, not 0"),
+        ({"hidden_size": "32"}, "hidden_size"),
+        ({"num_attention_heads": True}, "num_attention_heads"),
+        ({"rms_norm_eps": float("nan")}, "rms_norm_eps"),
+        ({"rope_theta": -1}, "rope_theta"),
+        ({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}, "'llama3'"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "'linear'"),
+        ({"rope_parameters": {"rope_type": "yarn"}}, "'yarn'"),
+        ({"rope_parameters": "default"}, "rope_parameters must be an object"),
+        ({"eos_token_id": "2"}, "eos_token_id"),
+        ({"eos_token_id": [2, -1]}, "eos_token_id"),
+        ({"hidden_act": "gelu"}, "hidden_act = 'gelu'"),
+        ({"attention_bias": True}, "attention_bias"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config"),
+    ],
+)
+def test_config_that_cannot_run_is_refused_by_name(tmp_path, changes, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        read_config(write_config(tmp_path, **changes))
+    assert str(tmp_path / "config.json") in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '"x"', "[" * 100_000, "\xff"])
+def test_config_that_is_no_json_object(tmp_path, text):
+    (tmp_path / "config.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=r"config\.json"):
+        read_config(tmp_path)
+
+
+def test_no_config(tmp_path):
+    with pytest.raises(FileNotFoundError, match="checkpoint folder"):
+        read_config(tmp_path)
+
+
+# ---- safetensors ----
+
+STORED = {
+    "f64": torch.tensor([[1.5, -2.5]], dtype=torch.float64),
+    "f32": torch.arange(6, dtype=torch.float32).view(2, 3),
+    "f16": torch.tensor([0.5, 65504.0], dtype=torch.float16),
+    "bf16": torch.tensor([[3.0], [-1e30]], dtype=torch.bfloat16),
+    "i64": torch.tensor([2**60, -1]),
+    "i32": torch.tensor([1, -1], dtype=torch.int32),
+    "i16": torch.tensor([1, -1], dtype=torch.int16),
+    "i8": torch.tensor([-128, 127, 0], dtype=torch.int8),
+    "u8": torch.tensor([0, 255], dtype=torch.uint8),
+    "bool": torch.tensor([True, False, True]),
+    "scalar": torch.tensor(7.0),
+    "empty": torch.empty(0, 4),
+}
+
+
+def test_every_dtype_and_shape(tmp_path):
+    save_file(STORED, tmp_path / "x.safetensors", metadata={"format": "pt"})
+    found = read_safetensors(tmp_path / "x.safetensors")
+    assert found.keys() == STORED.keys()
+    for name, tensor in STORED.items():
+        assert found[name].dtype == tensor.dtype
+        assert found[name].shape == tensor.shape
+        assert torch.equal(found[name], tensor)
+
+
+def raw_file(path, header: object, data: bytes = b"", length: int | None = None):
+    """A safetensors file with whatever header one likes."""
+    text = header if isinstance(header, bytes) else json.dumps(header).encode("utf-8")
+    path.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + data)
+    return path
+
+
+def entry(start: int, stop: int, shape: object = (1,), dtype: object = "F32") -> dict:
+    return {"dtype": dtype, "shape": shape, "data_offsets": [start, stop]}
+
+
+def test_misaligned_data_is_read_all_the_same(tmp_path):
+    """The format promises no alignment: a header of 1 byte more puts floats at odd addresses."""
+    for spaces in range(8):
+        header = json.dumps({"x": entry(0, 8, (2,))}).encode("utf-8") + b" " * spaces
+        path = raw_file(tmp_path / "x", header, struct.pack("<2f", 1.0, 2.0))
+        assert read_safetensors(path)["x"].tolist() == [1.0, 2.0]
+
+
+def test_file_without_tensors(tmp_path):
+    assert read_safetensors(raw_file(tmp_path / "x", {"__metadata__": {"a": "b"}})) == {}
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "words"),
+    [
+        ([], b"", "JSON object, not a list"),
+        (b"not json", b"", "not valid JSON"),
+        (b"[" * 100_000, b"", "not valid JSON"),
+        (b"\xff\xfe", b"", "not valid JSON"),
+        ({"x": 3}, b"", "x is not an object"),
+        ({"x": entry(0, 4, dtype="F4")}, bytes(4), "x has dtype 'F4'; known are F64"),
+        ({"x": entry(0, 4, dtype=["F32"])}, bytes(4), "x has dtype"),
+        ({"x": entry(0, 4, shape=[-1])}, bytes(4), "shape"),
+        ({"x": entry(0, 4, shape=[True])}, bytes(4), "shape"),
+        ({"x": entry(0, 4, shape=[1.0])}, bytes(4), "shape"),
+        ({"x": entry(0, 4, shape=None)}, bytes(4), "shape"),
+        ({"x": {"dtype": "F32", "shape": [1], "data_offsets": [0]}}, bytes(4), "data_offsets"),
+        ({"x": {"dtype": "F32", "shape": [1]}}, bytes(4), "data_offsets"),
+        ({"x": entry(4, 0)}, bytes(4), "does not fill"),
+        ({"x": entry(0, 4, shape=[2**62])}, bytes(4), "does not fill"),
+        ({"x": entry(0, 8)}, bytes(8), "does not fill"),
+        ({"x": entry(0, 4), "y": entry(0, 4)}, bytes(8), "overlaps"),
+        ({"x": entry(0, 8, (2,)), "y": entry(4, 8)}, bytes(8), "overlaps"),
+        ({"x": entry(0, 4), "y": entry(8, 12)}, bytes(12), "leaves a hole"),
+        ({"x": entry(4, 8)}, bytes(8), "leaves a hole"),
+        ({"x": entry(0, 8, (2,))}, bytes(7), "truncated"),
+        ({"x": entry(0, 4)}, b"", "truncated"),
+        ({"x": entry(0, 4)}, bytes(5), "truncated or damaged"),
+        ({"x": entry(0, 2**63, (2**61,))}, bytes(8), "truncated"),
+    ],
+)
+def test_a_header_that_lies_is_refused(tmp_path, header, data, words):
+    path = raw_file(tmp_path / "x.safetensors", header, data)
+    with pytest.raises(ValueError, match=words) as caught:
+        read_safetensors(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("length", [3, 2**31, 2**60, 2**64 - 1])
+def test_a_header_length_that_lies_allocates_nothing(tmp_path, length):
+    path = raw_file(tmp_path / "x.safetensors", b"{}", length=length)
+    with pytest.raises(ValueError, match=f"header of {length} bytes does not fit"):
+        read_safetensors(path)
+
+
+def test_every_truncation_is_noticed(tmp_path):
+    path = tmp_path / "x.safetensors"
+    save_file({"a": torch.ones(3), "b": torch.ones(2, 2)}, path)
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match=r"Fetch it again|not valid JSON"):
+            read_safetensors(path)
+
+
+# ---- the folder ----
+
+
+def test_expected_tensors(checkpoint):
+    config = read_config(checkpoint)
+    assert expected_tensors(config) == SHAPES
+    untied = read_config(write_config(checkpoint, tie_word_embeddings=False))
+    assert expected_tensors(untied) == SHAPES | {"lm_head.weight": (300, 32)}
+
+
+def test_load_weights_equals_safetensors(checkpoint):
+    weights = load_weights(checkpoint, read_config(checkpoint))
+    expected = load_file(checkpoint / "model.safetensors")
+    assert list(weights) == list(SHAPES)
+    assert all(torch.equal(weights[name], expected[name]) for name in SHAPES)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_load_weights_in_a_dtype(tmp_path, dtype):
+    stored = random_tensors(torch.bfloat16)
+    folder = write_checkpoint(tmp_path / "half", stored)
+    weights = load_weights(folder, read_config(folder), dtype=dtype)
+    assert all(torch.equal(weights[name], stored[name].to(dtype)) for name in SHAPES)
+
+
+def test_the_bundled_model_is_mapped_not_copied():
+    """538 MB of float32 weights may cost next to no memory before they are used."""
+    folder = ensure_model()
+    config, process = read_config(folder), psutil.Process()
+    before = process.memory_info().rss
+    weights = load_weights(folder, config)
+    assert process.memory_info().rss - before < 50e6
+    assert sum(w.nbytes for w in weights.values()) == 538_060_032
+
+
+def test_writing_to_a_weight_leaves_the_file_alone(checkpoint):
+    path = checkpoint / "model.safetensors"
+    before = path.read_bytes()
+    load_weights(checkpoint, read_config(checkpoint))["model.norm.weight"].zero_()
+    assert path.read_bytes() == before
+
+
+def test_a_tied_head_may_be_absent_or_redundant(tmp_path):
+    tensors = random_tensors()
+    head = {"lm_head.weight": tensors["model.embed_tokens.weight"].clone()}
+    for name, extra in (("absent", {}), ("redundant", head)):
+        folder = write_checkpoint(tmp_path / name, tensors | extra)
+        assert list(load_weights(folder, read_config(folder))) == list(SHAPES)
+
+
+def test_an_untied_head_is_loaded(tmp_path):
+    tensors = random_tensors() | {"lm_head.weight": torch.ones(300, 32)}
+    folder = write_checkpoint(tmp_path / "untied", tensors, tie_word_embeddings=False)
+    assert load_weights(folder, read_config(folder))["lm_head.weight"].sum() == 9600
+
+
+def test_rotary_tables_of_old_checkpoints_are_ignored(tmp_path):
+    extra = {"model.layers.0.self_attn.rotary_emb.inv_freq": torch.ones(4)}
+    folder = write_checkpoint(tmp_path / "old", random_tensors() | extra)
+    assert stored_tensors(folder, read_config(folder)).keys() == SHAPES.keys()
+
+
+def test_one_report_of_everything_that_is_wrong(tmp_path):
+    tensors = random_tensors() | {"surprise.weight": torch.ones(1)}
+    del tensors["model.norm.weight"], tensors["model.layers.1.mlp.up_proj.weight"]
+    tensors["model.layers.0.self_attn.k_proj.weight"] = torch.ones(32, 16)
+    tensors["model.layers.0.mlp.up_proj.weight"] = torch.ones(64, 32, dtype=torch.int8)
+    folder = write_checkpoint(tmp_path / "broken", tensors)
+    with pytest.raises(ValueError, match="does not fit") as caught:
+        load_weights(folder, read_config(folder))
+    assert [line.strip() for line in str(caught.value).splitlines()[1:]] == [
+        "misshapen: model.layers.0.self_attn.k_proj.weight is (32, 16), expected (16, 32)",
+        "missing: model.layers.1.mlp.up_proj.weight",
+        "missing: model.norm.weight",
+        "not floating point: model.layers.0.mlp.up_proj.weight is torch.int8",
+        "unexpected: surprise.weight",
+    ]
+
+
+# ---- shards ----
+
+
+@pytest.fixture
+def shards(tmp_path):
+    """The same tensors in three files and an index."""
+    folder, tensors = write_checkpoint(tmp_path / "sharded"), random_tensors()
+    (folder / "model.safetensors").unlink()
+    names, index = list(SHAPES), {}
+    for number in range(3):
+        shard = f"model-{number + 1:05}-of-00003.safetensors"
+        save_file({name: tensors[name] for name in names[number::3]}, folder / shard)
+        index |= dict.fromkeys(names[number::3], shard)
+    write_index(folder, index)
+    return folder
+
+
+def write_index(folder, weight_map: object) -> None:
+    text = json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map})
+    (folder / "model.safetensors.index.json").write_text(text, encoding="utf-8")
+
+
+def test_shards_are_put_together(shards):
+    weights, expected = load_weights(shards, read_config(shards)), random_tensors()
+    assert all(torch.equal(weights[name], expected[name]) for name in SHAPES)
+
+
+def test_all_missing_shards_in_one_error(shards):
+    for number in (1, 3):
+        (shards / f"model-0000{number}-of-00003.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=r"model-00001-of-00003.*model-00003-of-00003"):
+        load_weights(shards, read_config(shards))
+
+
+def test_a_tensor_in_two_shards(shards):
+    save_file({"model.norm.weight": torch.ones(32)}, shards / "extra.safetensors")
+    files = sorted(path.name for path in shards.glob("*.safetensors"))
+    write_index(shards, {str(number): name for number, name in enumerate(files)})
+    with pytest.raises(ValueError, match=r"model\.norm\.weight, which another shard holds too"):
+        load_weights(shards, read_config(shards))
+
+
+@pytest.mark.parametrize(
+    "weight_map", [None, {}, [], {"x": 3}, {"x": "../x.safetensors"}, {"x": "/etc/passwd"}]
+)
+def test_an_index_that_is_wrong_or_points_elsewhere(shards, weight_map):
+    write_index(shards, weight_map)
+    with pytest.raises(ValueError, match="weight_map"):
+        load_weights(shards, read_config(shards))
+
+
+def test_no_weights_at_all(checkpoint):
+    (checkpoint / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=r"lacks model\.safetensors"):
+        load_weights(checkpoint, read_config(checkpoint))

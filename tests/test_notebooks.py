@@ -1,0 +1,83 @@
+"""Notebooks are made from their sources and from nothing else."""
+
+import ast
+
+import pytest
+
+from course import build, notebooks
+from course.manifest import chapters
+from course.notebooks import BuildError
+
+
+@pytest.mark.parametrize("chapter", chapters(), ids=lambda c: c.name)
+def test_the_committed_notebook_is_what_its_sources_make(chapter, capsys):
+    assert build.check(chapter) == 0
+
+
+def test_a_difference_is_shown(chapter, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(notebooks, "committed", lambda _: tmp_path / "old.ipynb")
+    assert build.check(chapter) == 1
+    assert "python -m course notebooks" in capsys.readouterr().err
+
+
+def test_every_exercise_has_one_cell_with_stubs(untouched, chapter):
+    for exercise in chapter.exercises:
+        cells = [s for s in sources(untouched) if s.startswith(f"#| exercise {exercise.id}\n")]
+        assert len(cells) == 1
+        names = {n.name for n in ast.parse(cells[0]).body if hasattr(n, "name")}
+        assert set(exercise.functions) <= names
+        assert f'raise NotImplementedError("exercise {exercise.id}: ' in cells[0]
+        assert notebooks.untouched(chapter, exercise, cells[0])
+
+
+def test_no_answer_is_left_in_the_handout(untouched, chapter):
+    text = "\n".join(sources(untouched))
+    for definition in notebooks.definitions(chapter).values():
+        if definition.exercise:
+            written = set(definition.source.split("\n")) - set(definition.stub.split("\n"))
+            telling = [line for line in written if len(line.strip()) > 30]
+            assert telling
+            assert not any(line in text for line in telling)
+
+
+def test_the_solved_notebook_has_no_stub(solved):
+    assert not any("NotImplementedError" in source for source in sources(solved))
+
+
+def test_docstrings_are_the_same_in_both(solved, untouched):
+    assert docstrings(solved) == docstrings(untouched)
+
+
+def test_cells_have_ids_of_their_own(untouched):
+    ids = [cell["id"] for cell in untouched["cells"]]
+    assert len(set(ids)) == len(ids)
+
+
+def test_no_code_cell_that_we_wrote_is_long(untouched):
+    long = [s for s in sources(untouched) if not s.startswith("#|") and s.count("\n") > 26]
+    assert not long
+
+
+def test_an_unknown_name_in_a_directive_is_refused(chapter):
+    with pytest.raises(BuildError, match="no_such_function"):
+        notebooks._included(chapter, ["no_such_function"], solved=False)
+
+
+def test_one_cell_for_two_exercises_is_refused(chapter):
+    with pytest.raises(BuildError, match="several exercises"):
+        notebooks._included(chapter, ["rms_norm", "attention"], solved=False)
+
+
+def sources(notebook: dict) -> list[str]:
+    return ["".join(c["source"]) for c in notebook["cells"] if c["cell_type"] == "code"]
+
+
+def docstrings(notebook: dict) -> list[str]:
+    marked = [s for s in sources(notebook) if s.startswith("#|")]
+    public = [
+        node
+        for source in marked
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+    ]
+    return [ast.get_docstring(node) for node in public]

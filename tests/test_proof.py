@@ -1,0 +1,86 @@
+"""The grader graded: right code passes in any style, wrong code fails and is told why.
+
+Everything here holds for every chapter that has a chapter.toml.
+"""
+
+import re
+
+import pytest
+
+from course import misconceptions
+from course.cases import cases_of
+from course.likely import likely_cause, reference_runner
+from course.manifest import Chapter, Exercise, chapters
+from course.paths import ROOT
+from course.runner import Runner
+from course.trial import Local, run_cases
+
+SEEDS = (0, 1, 2)
+EXERCISES = [(c, e) for c in chapters() for e in c.exercises]
+STYLES = [(c, p) for c in chapters() for p in sorted((ROOT / "tests/styles").glob(f"{c.slug}_*.py"))]
+WRONG = [(c, w) for c in chapters() for w in misconceptions.load(c.slug)]
+
+each_exercise = pytest.mark.parametrize(
+    ("chapter", "exercise"), EXERCISES, ids=[e.id for _, e in EXERCISES]
+)
+
+
+def failures(chapter: Chapter, exercise_id: str, runner: Runner, seed: int) -> list:
+    cases = [case for case in cases_of(chapter.slug) if case.exercise == exercise_id]
+    return [outcome for outcome in run_cases(Local(runner), cases, seed) if outcome.error]
+
+
+@each_exercise
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_reference_passes(chapter: Chapter, exercise: Exercise, seed: int):
+    failed = failures(chapter, exercise.id, reference_runner(chapter), seed)
+    assert not failed, f"{failed[0].case.name}: {failed[0].error}"
+
+
+@pytest.mark.parametrize(("chapter", "path"), STYLES, ids=[p.stem for _, p in STYLES])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_correct_code_in_another_style_passes(chapter: Chapter, path, seed: int):
+    runner = Runner()
+    runner.load_source(path.read_text(encoding="utf-8"), chapter.scenarios)
+    for exercise in chapter.exercises:
+        failed = failures(chapter, exercise.id, runner, seed)
+        assert not failed, f"{exercise.id} {failed[0].case.name}: {failed[0].error}"
+
+
+@pytest.mark.parametrize(("chapter", "wrong"), WRONG, ids=[w.__name__ for _, w in WRONG])
+def test_a_misconception_fails_its_exercise_and_is_named(chapter: Chapter, wrong):
+    for seed in SEEDS:
+        failed = failures(chapter, wrong.exercise, reference_runner(chapter, wrong), seed)
+        assert failed, f"nothing fails with seed {seed}"
+        assert likely_cause(chapter, failed, seed) is wrong
+
+
+@each_exercise
+def test_every_exercise_has_what_a_learner_needs(chapter: Chapter, exercise: Exercise):
+    assert len(exercise.hints) == 3
+    assert all(chapter.exercise(needed) for needed in exercise.needs)
+    wrong = [w for w in misconceptions.load(chapter.slug) if w.exercise == exercise.id]
+    assert len(wrong) >= 2
+    assert all(len(w.__doc__.split()) > 10 for w in wrong)
+    cases = [case for case in cases_of(chapter.slug) if case.exercise == exercise.id]
+    assert len(cases) >= 3
+    assert all(case.run.__doc__ for case in cases)
+    readme = (chapter.folder / "README.md").read_text(encoding="utf-8")
+    assert exercise.section in anchors(readme)
+    assert f"check {exercise.id}" in readme
+
+
+@pytest.mark.parametrize("chapter", chapters(), ids=lambda c: c.name)
+def test_there_are_two_other_styles(chapter: Chapter):
+    assert sum(c == chapter for c, _ in STYLES) >= 2
+
+
+@pytest.mark.parametrize("chapter", chapters(), ids=lambda c: c.name)
+def test_points_of_a_chapter_add_up_to_a_hundred(chapter: Chapter):
+    assert chapter.points == 100
+
+
+def anchors(markdown: str) -> set[str]:
+    """The anchors that GitHub makes of the headings."""
+    headings = re.findall(r"^#+ (.+)$", markdown, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}

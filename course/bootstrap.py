@@ -142,14 +142,18 @@ def requirement_files(dev: bool) -> list[str]:
     return ["requirements.txt", "requirements-dev.txt"] if dev else ["requirements.txt"]
 
 
+def read_pins(path: Path) -> dict[str, str]:
+    """Package name to pinned version, from the lines `name==version` of a requirements file."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return dict(line.strip().split("==", 1) for line in lines if "==" in line)
+
+
 def _require_packages() -> None:
     from importlib.metadata import PackageNotFoundError, version
 
-    for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines():
-        name = line.partition("==")[0].strip()
+    for name in read_pins(ROOT / "requirements.txt"):
         try:
-            if name and not name.startswith("#"):
-                version(name)
+            version(name)
         except PackageNotFoundError:
             raise SetupError(
                 f"COURSE_NO_VENV is set but {name} is not installed here: type "

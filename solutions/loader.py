@@ -7,6 +7,7 @@ file, and its pages are read from disk when arithmetic first touches them.
 
 import math
 import mmap
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ __all__ = [
 
 MAX_HEADER = 100_000_000  # bytes, the limit of the format
 DERIVED = "rotary_emb.inv_freq"  # in old checkpoints; computed from rope_theta instead
+MAP_NORESERVE = 0x4000  # Linux, mmap(2); the mmap module of Python 3.11 does not name it
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 DTYPES = {
     "F64": torch.float64,
@@ -71,9 +73,21 @@ def read_safetensors(path: str | Path) -> dict[str, Tensor]:
     entries = _entries(header, path.stat().st_size - base, path)
     if not entries:
         return {}
-    with path.open("rb") as file:
-        data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    data = _map(path)
     return {entry.name: _view(data, base, entry) for entry in entries}
+
+
+def _map(path: Path) -> mmap.mmap:
+    """The file as private memory: pages come from disk when touched, and go nowhere if written.
+
+    Linux sets memory aside for every page that could be written, and so refuses a file larger
+    than the machine's memory, unless told not to reserve any.
+    """
+    with path.open("rb") as file:
+        if sys.platform != "linux":
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        protection = mmap.PROT_READ | mmap.PROT_WRITE
+        return mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE | MAP_NORESERVE, protection)
 
 
 def _read_header(path: Path) -> tuple[dict[str, Any], int]:

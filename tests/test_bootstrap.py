@@ -290,6 +290,19 @@ def test_line_endings_do_not_change_the_digest(tmp_path):
     assert bootstrap.digest(tmp_path / "lf") != bootstrap.digest(tmp_path / "other")
 
 
+def test_pins_are_read_from_the_requirements_file(tmp_path):
+    file = tmp_path / "requirements.txt"
+    file.write_text("# a comment\ntorch==2.13.0\n\nnumpy==2.4.6\n", encoding="utf-8")
+    assert bootstrap.read_pins(file) == {"torch": "2.13.0", "numpy": "2.4.6"}
+
+
+def test_without_the_environment_the_packages_must_be_there(monkeypatch):
+    monkeypatch.setattr(bootstrap, "read_pins", lambda path: {"no-such-package": "1"})
+    monkeypatch.setenv("COURSE_NO_VENV", "1")
+    with pytest.raises(bootstrap.SetupError, match="no-such-package is not installed here"):
+        bootstrap._dispatch(["progress"])
+
+
 # What pip 23 to 25 print, shortened in the middle.
 OFFLINE = """\
 WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError('<x>: Failed to

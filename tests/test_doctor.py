@@ -82,12 +82,6 @@ def test_versions_are_compared_without_their_local_part(monkeypatch):
     assert doctor.package("torch", "2.14.0").fix
 
 
-def test_pins_are_read_from_the_requirements_file(tmp_path):
-    file = tmp_path / "requirements.txt"
-    file.write_text("# a comment\ntorch==2.13.0\n\nnumpy==2.4.6\n", encoding="utf-8")
-    assert doctor.read_pins(file) == {"torch": "2.13.0", "numpy": "2.4.6"}
-
-
 def test_too_little_disk_says_how_much_is_needed(monkeypatch, tmp_path):
     monkeypatch.setattr(bootstrap, "is_ready", lambda root, dev=False: False)
     monkeypatch.setattr(paths, "MODEL", tmp_path / "absent")

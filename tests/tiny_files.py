@@ -159,7 +159,7 @@ def tiny_gguf(licence: str = "apache-2.0") -> bytes:
         weight = interleave(weight, heads) if heads else weight
         tensors.append((llama_cpp_name(name), weight.shape, 0, weight.astype("<f4").tobytes()))
     vocabulary = byte_vocabulary()
-    vocabulary += ["ab", *(f"unused{i}" for i in range(299 - len(vocabulary)))]
+    vocabulary += ["ab", "12", *(f"unused{i}" for i in range(298 - len(vocabulary)))]
     numbers = {
         "llama.block_count": 2, "llama.context_length": 128, "llama.embedding_length": 32,
         "llama.feed_forward_length": 64, "llama.attention.head_count": 4,
@@ -181,6 +181,6 @@ def tiny_gguf(licence: str = "apache-2.0") -> bytes:
         gguf_pair("llama.attention.layer_norm_rms_epsilon", F32, 1e-5),
         gguf_pair("tokenizer.ggml.tokens", STRING, vocabulary),
         gguf_pair("tokenizer.ggml.token_type", I32, [3, 3, 3] + [1] * 297),
-        gguf_pair("tokenizer.ggml.merges", STRING, ["a b"]),
+        gguf_pair("tokenizer.ggml.merges", STRING, ["a b", "1 2"]),
     ]
     return gguf_file(pairs, tensors)

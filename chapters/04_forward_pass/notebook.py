@@ -26,7 +26,6 @@ import inspect
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from statistics import median
 
 import matplotlib.pyplot as plt
 
@@ -542,18 +541,18 @@ except ConnectionError as reason:
 
 # %%
 def seconds(call, times=5):
-    """Median time of a call, after one to warm up."""
+    """The quickest of several calls, after one to warm up: other programs only add time."""
     call()
     taken = []
     for _ in range(times):
         began = time.perf_counter()
         call()
         taken.append(time.perf_counter() - began)
-    return median(taken)
+    return min(taken)
 
 
 def milliseconds(tokens, positions, cache=None, times=5):
-    """Median time of one forward."""
+    """The quickest of several forwards."""
     return 1000 * seconds(lambda: model.forward(tokens, positions, cache), times)
 
 
@@ -589,6 +588,16 @@ right.axhline(size / 1e6, color="black", lw=1, ls=":", label="all weights")
 right.set(xlabel="tokens so far", ylabel="memory (MB)", ylim=(0.01, 4000))
 right.legend(fontsize=8)
 plt.show()
+
+# %%
+# Experiment: the arithmetic of one token
+matrices = 2 * sum(w.numel() for w in weights.values())  # a multiply and an add for each weight
+looking = 4 * 9 * 64 * 30  # the same for q · k and weight · v; heads, numbers a head, layers
+print(f"matrices: {matrices / 1e6:.0f} MFLOP, whatever the length")
+print(f"attention: {looking:,} FLOP for each earlier token, {looking * 1000 / 1e6:.0f} M for 1,000")
+print(f"both are equal after {matrices / looking:,.0f} tokens")
+print(f"keys and values of 8,192 tokens: {8192 * a_token / 1e6:.0f} MB")
+print(f"scores of a prefill of 8,192: {9 * 8192**2 * 4 / 1e9:.1f} GB in one layer")
 
 # %% [markdown]
 # Time is measured. Memory follows from the shapes: the cache holds 46,080 bytes a token, while a
@@ -706,8 +715,7 @@ few, many = attend_ms(128), attend_ms(8192)
 heads = {"num_attention_heads": 40, "num_key_value_heads": 40, "head_dim": 128}
 large = replace(config, num_hidden_layers=40, **heads)  # a 13B model
 held = KVCache(large, 1, 2048, torch.float16, device="meta").nbytes  # counted, not allocated
-flops = 2 * sum(w.numel() for w in weights.values())
-compute = 1000 * flops / arithmetic
+compute = 1000 * matrices / arithmetic
 print("claimed: the cost of attention grows with length")
 print(f"   here: {few:.1f} ms a token after 128 tokens, {many:.1f} ms after 8,192")
 print("claimed: 13B at 2,048 tokens: 2 GB of keys and values")
@@ -715,7 +723,7 @@ print(
     f"   here: {held / 1e9:.2f} GB ({held / 2**30:.2f} GiB) in float16, {held // 2048:,} bytes each"
 )
 print("claimed: bandwidth, not arithmetic, sets decode speed")
-print(f"   here: {flops / 1e6:.0f} MFLOP a token are {compute:.1f} ms of arithmetic,")
+print(f"   here: {matrices / 1e6:.0f} MFLOP a token are {compute:.1f} ms of arithmetic,")
 print(f"         {size / 1e6:.0f} MB are {floor:.1f} ms of reading; one token took {step:.1f} ms")
 
 # %%

@@ -1,5 +1,6 @@
 """4.6 Llama: logits of tiny models, whole, padded, in chunks and with a cache."""
 
+import numpy as np
 import torch
 
 from course.cases import Wrong, case, expect_equal, randn
@@ -135,7 +136,7 @@ def attend_alone(learner, rng):
         got = learner.scenario("llama_attend", model, 1, x, table, rotation)
         weights = tiny_weights(model)
         expected = [oracle.attend(sizes, weights, 1, x[b], table[b].numpy()) for b in range(2)]
-        close(got, torch.tensor(expected), "attend", what=f"{model} model: it")
+        close(got, np.stack(expected), "attend", what=f"{model} model: it")
 
 
 @case("4.6")

@@ -1,0 +1,18 @@
+"""Run `python -m course model` as tests want it."""
+
+import hashlib
+
+from course import model
+
+
+def sha(data: bytes) -> str:
+    """The SHA-256 of bytes, in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def refused(capsys, *argv: str) -> str:
+    """Run the verb, expect exit code 1, and return the one line on stderr."""
+    assert model.main(list(argv)) == 1
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    return lines[0]

@@ -101,7 +101,7 @@ def _judge_with(remote: Remote, submission: Submission, exercise: Exercise, seed
     cause, below = None, ""
     if not _is_gone(failed):
         below = _first_need_that_fails(remote, chapter, exercise, seed)
-        cause = None if below else likely_cause(chapter, failed, seed)
+        cause = None if below else likely_cause(chapter, outcomes, seed)
     failure = _failure(submission, built, failed[0], exercise, below, cause)
     name = cause.__name__ if cause else ""
     return Verdict(exercise, "failed", seed, failure=failure, misconception=name, **facts)

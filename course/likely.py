@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from course import misconceptions, notebooks, wire
+from course.cases import cases_of
 from course.manifest import Chapter
 from course.runner import Runner
 from course.trial import Local, Outcome, run_cases
@@ -28,16 +29,33 @@ def reference_runner(chapter: Chapter, misconception: Callable | None = None) ->
     return runner
 
 
-def likely_cause(chapter: Chapter, failed: list[Outcome], seed: int) -> Callable | None:
-    """The misconception that returns what the learner's code did, in most of the failed cases."""
-    counts: dict[Callable, int] = {}
+def likely_cause(chapter: Chapter, outcomes: list[Outcome], seed: int) -> Callable | None:
+    """The misconception that does what the learner's code did, over all cases of an exercise.
+
+    It must return the same in cases that failed, and not fail in cases that passed.
+    """
+    exercise = outcomes[0].case.exercise
+    scores: dict[Callable, int] = {}
     for wrong in misconceptions.load(chapter.slug):
-        if wrong.exercise == failed[0].case.exercise:
-            backend = Local(reference_runner(chapter, wrong))
-            again = run_cases(backend, [outcome.case for outcome in failed], seed)
-            counts[wrong] = sum(map(_same_failure, failed, again))
-    best = max(counts, key=counts.get, default=None)
-    return best if best is not None and counts[best] else None
+        if wrong.exercise == exercise:
+            scores[wrong] = sum(map(_agreement, outcomes, _outcomes(chapter, wrong, seed)))
+    best = max(scores, key=scores.get, default=None)
+    return best if best is not None and scores[best] > 0 else None
+
+
+@functools.lru_cache(maxsize=1000)
+def _outcomes(chapter: Chapter, wrong: Callable, seed: int) -> list[Outcome]:
+    cases = [case for case in cases_of(chapter.slug) if case.exercise == wrong.exercise]
+    return list(run_cases(Local(reference_runner(chapter, wrong)), cases, seed))
+
+
+def _agreement(mine: Outcome, theirs: Outcome) -> int:
+    """1 for the same failure, -1 when only the misconception fails, else 0."""
+    if theirs.error is None:
+        return 0
+    if mine.error is None:
+        return -1
+    return int(_same_calls(mine, theirs))
 
 
 def _replace(module: types.ModuleType, wrong: Callable) -> None:
@@ -50,9 +68,9 @@ def _replace(module: types.ModuleType, wrong: Callable) -> None:
     setattr(getattr(module, owner[0]) if owner else module, name, function)
 
 
-def _same_failure(mine: Outcome, theirs: Outcome) -> bool:
-    """Both failed the case, and every call on the way returned the same."""
-    if theirs.error is None or len(mine.learner.trace) != len(theirs.learner.trace):
+def _same_calls(mine: Outcome, theirs: Outcome) -> bool:
+    """Every call on the way to the failure was the same and returned the same."""
+    if len(mine.learner.trace) != len(theirs.learner.trace):
         return False
     pairs = zip(mine.learner.trace, theirs.learner.trace, strict=True)
     return all(a[0] == b[0] and _alike(a[1], b[1]) for a, b in pairs)

@@ -5,10 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from course import notebooks
 from course.manifest import Chapter, find_chapter
 from course.submission import Submission, read_submission
+
+
+torch.set_num_threads(1)  # tensors here are small: more threads only wait for each other
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ The clones here are small: a copy of the set-up code, a command line that says w
 hand-made wheel in place of the packages, so that pip works for real and without a network.
 """
 
-import ast
 import json
 import os
 import re
@@ -17,7 +16,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from course import __main__ as entry
 from course import bootstrap, chores, install
 from course.paths import ROOT
 
@@ -110,6 +108,8 @@ def test_two_first_runs_at_once_make_one_environment(unmade):
     text = "".join(out for out, _ in outputs)
     assert text.count("Setting up .venv") == 1
     assert text.count(f"RAN {unmade / '.venv'} ") == 2
+    log = (unmade / install.LOG).read_text(encoding="utf-8")
+    assert "already satisfied" not in log, "the second run called pip again"
     assert "['check', '4.2']" in text
     assert "['hint', '4.2']" in text
     assert bootstrap.is_ready(unmade)
@@ -337,42 +337,6 @@ def test_pips_failures_are_explained(output, said):
     assert sentence.endswith("then run the same command again.")
 
 
-# --- the entry, the chores, the Makefile --------------------------------------------------------
-
-
-def test_the_entry_parses_on_old_pythons():
-    newer = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef, ast.Nonlocal)
-    for name in ("__init__", "__main__"):
-        source = (ROOT / "course" / f"{name}.py").read_text(encoding="ascii")
-        for node in ast.walk(ast.parse(source, feature_version=(3, 4))):
-            assert not isinstance(node, newer), (name, node.lineno)
-            if isinstance(node, ast.FunctionDef):
-                args = node.args
-                hints = [node.returns, *(argument.annotation for argument in args.args)]
-                assert [*filter(None, hints), *args.kwonlyargs, *args.posonlyargs] == [], node.name
-
-
-def test_an_old_python_is_told_which_one_to_type(monkeypatch):
-    monkeypatch.setattr(entry, "is_new_enough", lambda name: name in ("python3.12", "python3.11"))
-    said = entry.advice("3.8.18", ["generate", "Once upon"])
-    assert "needs Python 3.11 or newer, and this is Python 3.8.18" in said
-    assert 'Type: python3.12 -m course generate "Once upon" (also found: python3.11)' in said
-
-
-def test_no_new_python_at_all_says_where_to_get_one(monkeypatch):
-    monkeypatch.setattr(entry, "is_new_enough", lambda name: False)
-    assert re.search(r"install|download", entry.advice("2.7.18", []))
-
-
-def test_a_command_on_path_that_does_not_run_is_not_offered(tmp_path):
-    broken = tmp_path / "python3.12"
-    broken.write_text("#!/bin/sh\nexit 127\n", encoding="utf-8")
-    broken.chmod(0o755)
-    assert not entry.is_new_enough(str(broken))
-    assert not entry.is_new_enough(str(tmp_path / "nothing"))
-    assert entry.is_new_enough(sys.executable)
-
-
 def test_clean_keeps_what_is_the_learners_and_what_was_fetched(made_copy):
     kept = [made_copy / "work" / "04.ipynb", made_copy / "models" / "m.safetensors"]
     for file in kept:
@@ -383,12 +347,3 @@ def test_clean_keeps_what_is_the_learners_and_what_was_fetched(made_copy):
     assert not list(made_copy.glob("course/**/__pycache__"))
     assert all(file.exists() for file in kept)
     assert (made_copy / "course" / "bootstrap.py").exists()
-
-
-def test_every_verb_of_the_makefile_is_explained_and_calls_its_namesake():
-    text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    verbs = re.findall(r"(?m)^(\w+): +; \$\(COURSE\) (\w+)", text)
-    assert len(verbs) == 13
-    for target, verb in verbs:
-        assert target == verb
-        assert re.search(rf"(?m)^\t@echo '  make {verb}\b", text), verb

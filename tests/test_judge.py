@@ -40,7 +40,9 @@ def test_a_stub_in_other_words_is_not_attempted_either(submit, untouched):
 
 def test_a_half_done_exercise_fails_and_says_what_is_missing(submit, untouched, solved):
     whole = source_of(solved, "4.2")
-    half = whole.replace(body_of(whole, "apply_rope"), '    raise NotImplementedError("exercise 4.2: apply_rope")')
+    half = whole.replace(
+        body_of(whole, "apply_rope"), '    raise NotImplementedError("exercise 4.2: apply_rope")'
+    )
     result = judged(submit(untouched, ex4_2=half), "4.2")
     assert (result.status, result.points) == ("failed", 0)
     assert "not written yet: exercise 4.2: apply_rope" in result.failure.message

@@ -53,7 +53,7 @@ total = sum(tensor.numel() for tensor in weights.values())
 for label, part in kinds.items():
     count = sum(tensor.numel() for name, tensor in weights.items() if part in name)
     print(f"{label:20}{count:13,}  {count / total:6.1%}")
-print(f"{'all':20}{total:13,}  {total * 4 / 1e6:.0f} MB in float32")
+print(f"{'all':20}{total:13,}  {total * 4 / 1e6:.0f} MB in float32, {len(weights)} tensors")
 
 # %% [markdown]
 # ## 4.1 Normalise
@@ -340,6 +340,7 @@ plt.show()
 for layer in (0, 1, 10, 12, 20, 30):
     first, last = sizes[layer, 0], sizes[layer, -1]
     print(f"before layer {layer:2}: first token {first:7.2f}, last {last:6.2f}")
+print(f"the largest single number before layer 12: {entering[12].abs().max():,.0f}")
 
 # %% [markdown]
 # The last token grows two-hundredfold, and the first becomes a giant in the middle layers. A layer
@@ -442,6 +443,55 @@ for label, at in trials.items():
     print(f"{label:12} {likely(model.forward(tokens, at)[0])}")
 
 # %% [markdown]
+# What would the model say if you had fallen into a trap? The next cell puts wrong versions in
+# place of your functions, for one call each.
+#
+# **Predict.** Which fault still gives "Paris": neighbouring numbers paired in 4.2, or the wrong
+# key head in 4.3? ____
+
+
+# %%
+def tell(**wrong):
+    """Twelve greedy tokens after the prompt, with some functions replaced by wrong ones."""
+    kept = {name: globals()[name] for name in wrong}
+    globals().update(wrong)
+    try:
+        out = list(ids)
+        for _ in range(12):
+            at = torch.arange(len(out))[None]
+            out.append(int(model.forward(torch.tensor([out]), at).argmax()))
+        return text.decode(out[len(ids) :])
+    finally:
+        globals().update(kept)
+
+
+# %%
+# Experiment: what the traps would say
+right_rope, right_attention, right_ff = apply_rope, attention, feed_forward
+halves = torch.arange(64).view(32, 2).T.flatten()  # 0, 2, 4, ... 1, 3, 5, ...
+heads = torch.arange(9).view(3, 3).T.flatten()  # 0, 3, 6, 1, 4, 7, 2, 5, 8
+
+
+def neighbours(x, cos, sin):
+    return right_rope(x[..., halves], cos, sin)[..., halves.argsort()]
+
+
+def every_third(q, *rest):
+    return right_attention(q[:, heads], *rest)[:, heads.argsort()]
+
+
+def silu_on_up(x, gate, up, *rest):
+    return right_ff(x, up, gate, *rest)
+
+
+print("right:               ", repr(tell()))
+print("neighbours paired:   ", repr(tell(apply_rope=neighbours)))
+print("key head h % 3:      ", repr(tell(attention=every_third)))
+print("silu on up:          ", repr(tell(feed_forward=silu_on_up)))
+
+# %% [markdown]
+# The pairing fault is the dangerous one: a first word that is right.
+#
 # ## 4.7 The chat template
 #
 # A chat model was trained on text with markers between the turns. The markers are single ids. Text
@@ -540,20 +590,19 @@ except ConnectionError as reason:
 
 
 # %%
-def seconds(call, times=5):
-    """The quickest of several calls, after one to warm up: other programs only add time."""
-    call()
+def seconds(call, budget=1.0):
+    """The quickest of at least three calls within a budget: other programs only add time."""
     taken = []
-    for _ in range(times):
+    while len(taken) < 3 or sum(taken) < budget:
         began = time.perf_counter()
         call()
         taken.append(time.perf_counter() - began)
     return min(taken)
 
 
-def milliseconds(tokens, positions, cache=None, times=5):
-    """The quickest of several forwards."""
-    return 1000 * seconds(lambda: model.forward(tokens, positions, cache), times)
+def milliseconds(tokens, positions, cache=None):
+    """The time of one forward."""
+    return 1000 * seconds(lambda: model.forward(tokens, positions, cache))
 
 
 # %%
@@ -564,8 +613,8 @@ for n in lengths:
     cache, span = KVCache(config, 1, n + 1), torch.arange(n + 1)[None]
     cache.reserve(0, n + 1)
     model.forward(long[:, :n], span[:, :n], cache)
-    with_cache.append(milliseconds(long[:, n : n + 1], span[:, n:], cache, 9))
-    without_cache.append(milliseconds(long[:, : n + 1], span, None, 3))
+    with_cache.append(milliseconds(long[:, n : n + 1], span[:, n:], cache))
+    without_cache.append(milliseconds(long[:, : n + 1], span))
 a_token = cache.nbytes // cache.total_tokens
 print("tokens before  with cache  without   ratio  cache holds")
 for n, fast, slow in zip(lengths, with_cache, without_cache, strict=True):
@@ -578,6 +627,8 @@ fig, (left, right) = plt.subplots(1, 2, num="cache_cost", figsize=(9, 3.2), layo
 left.loglog(lengths, with_cache, "o-", color=BLUE, label="with cache")
 left.loglog(lengths, without_cache, "s--", color=ORANGE, label="without")
 left.set(xlabel="tokens so far", ylabel="time of the next token (ms)")
+left.set_xticks(lengths, lengths, minor=False)
+left.minorticks_off()
 left.legend()
 span = torch.arange(1, 8193)
 right.loglog(span, span * a_token / 1e6, color=BLUE, label="cache, all layers, kept")
@@ -609,9 +660,9 @@ print(f"scores of a prefill of 8,192: {9 * 8192**2 * 4 / 1e9:.1f} GB in one laye
 # %%
 # Experiment: what the machine can do
 stretch = torch.ones(2**26)  # 268 MB: larger than the processor's own caches
-bandwidth = stretch.nbytes / seconds(stretch.sum, 9)
+bandwidth = stretch.nbytes / seconds(stretch.sum)
 square = torch.randn(1024, 1024)
-arithmetic = 2 * 1024**3 / seconds(lambda: square @ square, 9)
+arithmetic = 2 * 1024**3 / seconds(lambda: square @ square)
 print(f"{torch.get_num_threads()} threads, torch {torch.__version__}")
 print(f"reads {bandwidth / 1e9:.1f} GB/s; multiplies {arithmetic / 1e9:.0f} GFLOP/s in float32")
 
@@ -658,11 +709,11 @@ parts = {
 
 # %%
 # Experiment: where the time of one token goes
-step = milliseconds(long[:, 128:129], one, cache, 15)
+step = milliseconds(long[:, 128:129], one, cache)
 rest = step
 print(f"{'part':22}{'MB read':>8}{'ms':>7}{'share':>7}{'GB/s':>7}")
 for label, (work, read) in parts.items():
-    took = 1000 * seconds(work, 15)
+    took = 1000 * seconds(work)
     rest -= took
     print(f"{label:22}{read / 1e6:8.1f}{took:7.1f}{took / step:7.0%}{read / took / 1e6:7.1f}")
 print(f"{'everything else':22}{'':8}{rest:7.1f}{rest / step:7.0%}")
@@ -683,8 +734,8 @@ def speed(dtype):
     cache = KVCache(config, 1, 256, dtype)
     cache.reserve(0, 256)
     span = torch.arange(128)[None]
-    prefill = seconds(lambda: half.forward(long[:, :128], span, cache), 3)
-    decode = seconds(lambda: half.forward(long[:, 128:129], one, cache), 9)
+    prefill = seconds(lambda: half.forward(long[:, :128], span, cache))
+    decode = seconds(lambda: half.forward(long[:, 128:129], one, cache))
     return 128 / prefill, 1 / decode
 
 
@@ -706,7 +757,7 @@ def attend_ms(n):
     """Attention of one new token over n earlier ones in all 30 layers, in milliseconds."""
     keys, at = torch.ones(30, 1, 3, n, 64), torch.arange(n)[None]
     pairs = list(zip(keys, keys.clone(), strict=True))
-    return 1000 * seconds(lambda: [attention(q, k, v, at[:, -1:], at) for k, v in pairs], 9)
+    return 1000 * seconds(lambda: [attention(q, k, v, at[:, -1:], at) for k, v in pairs])
 
 
 # %%

@@ -34,7 +34,7 @@ def main() -> None:
         text = chat.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
         pieces = {}
         for part in text.split("<|im_start|>")[1:]:
-            turn, end, newline = part.partition("<|im_end|>")
+            turn, _, newline = part.partition("<|im_end|>")
             pieces |= {piece: tokenizer.encode(piece).ids for piece in (turn, newline) if piece}
         ids = tokenizer.encode(text).ids
         entries.append({"messages": messages, "ids": ids, "pieces": pieces})

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from solutions.loader import Config
 from tests.reference.arrays import tiny_config, tiny_weights
 
+JOINED = 0x200000  # added to the id of a character that a newline was joined with
+
 
 class Packed:
     """A weight that only `packed_linear` can use: indexing or multiplying it is an error."""
@@ -135,7 +137,7 @@ def llama_attend(module, model: str, layer: int, x, positions, rotation):
 
 
 def chat(module, messages: list, special: dict, pieces: dict) -> list:
-    """[ids, messages afterwards]. Known pieces have their ids; see `encode_letters` for the rest."""
+    """[ids, messages afterwards]. Pieces have known ids; the rest goes to `encode_letters`."""
 
     def encode(text):
         return list(pieces[text]) if text in pieces else encode_letters(text)
@@ -148,7 +150,7 @@ def encode_letters(text: str) -> list[int]:
     ids, at = [], 0
     while at < len(text):
         joined = text[at] == "\n" and at + 1 < len(text)
-        ids.append(100 + ord(text[at + joined]) + (0x200000 if joined else 0))
+        ids.append(100 + ord(text[at + joined]) + (JOINED if joined else 0))
         at += 1 + joined
     return ids
 

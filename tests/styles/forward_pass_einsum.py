@@ -1,4 +1,4 @@
-"""Chapter 04 by someone who thinks in einsum: complex rotations, copied heads, torch's attention."""
+"""Chapter 04 by someone who thinks in einsum, complex numbers and torch's own attention."""
 
 from dataclasses import dataclass
 

@@ -121,9 +121,7 @@ class KVCache:
             self.tokens[row][layer, position] = (key.to(self.dtype), value.to(self.dtype))
 
     def read(self, layer, rows):
-        lengths = [
-            max((p + 1 for _, p in self.tokens[row]), default=0) for row in rows.tolist()
-        ]
+        lengths = [max((p + 1 for _, p in self.tokens[row]), default=0) for row in rows.tolist()]
         shape = (len(lengths), self.config.num_key_value_heads, max(lengths), self.config.head_dim)
         k, v = torch.zeros(shape, dtype=self.dtype), torch.zeros(shape, dtype=self.dtype)
         positions = torch.full((len(lengths), max(lengths)), -1)

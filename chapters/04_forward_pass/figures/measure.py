@@ -30,7 +30,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 README = HERE.parent / "README.md"
 SKIP = ("# include:", "from course.notebook", "check(", "progress(")
-STYLE = {"svg.hashsalt": "04", "svg.fonttype": "path", "axes.grid": True, "grid.alpha": 0.3}
+STYLE = {"svg.hashsalt": "04", "svg.fonttype": "path"}
 
 
 def main() -> None:

@@ -160,7 +160,10 @@ def rope_by_hand(learner, rng):
 def rope_of_any_size(learner, rng):
     """Each pair (x[i], x[i + D/2]) becomes (a cos - b sin, b cos + a sin)."""
     for batch, heads, length, head_dim in ((1, 1, 1, 2), (2, 3, 5, 8), (2, 1, 4, 6), (1, 9, 2, 64)):
-        x, angles = randn(rng, batch, heads, length, head_dim), randn(rng, batch, length, head_dim // 2)
+        x, angles = (
+            randn(rng, batch, heads, length, head_dim),
+            randn(rng, batch, length, head_dim // 2),
+        )
         rotated(learner, x, 3 * angles, what=f"for {list(x.shape)} it")
 
 

@@ -31,7 +31,7 @@ def counting(batch: int, first: int, length: int) -> torch.Tensor:
 
 @case("4.3")
 def attention_by_hand(learner, rng):
-    """Scores 0 and ln 3 (after division by sqrt(4)) weigh the values 4 and 8 with 1/4 and 3/4: 7."""
+    """Scores 0 and ln 3 (after division by sqrt(4)) weigh the values 4 and 8 with 1/4, 3/4: 7."""
     q = torch.tensor([2 * math.log(3), 0, 0, 0]).view(1, 1, 1, 4)
     k = torch.tensor([[0.0, 5, 0, 0], [1, 0, 5, 0]]).view(1, 1, 2, 4)
     v = torch.tensor([[4.0, 0, 4, 1], [8, 0, 4, 1]]).view(1, 1, 2, 4)

@@ -1,5 +1,8 @@
 """4.6 Llama: logits of tiny models, whole, padded, in chunks and with a cache."""
 
+from functools import lru_cache
+from itertools import pairwise
+
 import numpy as np
 import torch
 
@@ -24,6 +27,11 @@ def forward(learner, model: str, *calls: dict, room: list | None = None) -> list
 
 def truth(model: str, ids) -> torch.Tensor:
     """The oracle's logits [T, V] of one sequence of ids."""
+    return _truth(model, tuple(ids))
+
+
+@lru_cache(64)  # each misconception is put through the same cases with the same seed
+def _truth(model: str, ids: tuple[int, ...]) -> torch.Tensor:
     return torch.tensor(oracle.logits(tiny_config(model), tiny_weights(model), ids))
 
 
@@ -99,7 +107,7 @@ def logits_in_chunks(learner, rng):
     """A prompt in chunks of any size through the cache: the logits of the whole sequence."""
     (ids,) = sequences_of(rng, "untied", [11])
     cuts = [0, *sorted(rng.sample(range(1, 11), 3)), 11]
-    pairs = list(zip(cuts, cuts[1:], strict=False))
+    pairs = list(pairwise(cuts))
     calls = [call([ids[a:b]], [range(a, b)], every_position=True) for a, b in pairs]
     expected = truth("untied", ids)
     for got, (a, b) in zip(forward(learner, "untied", *calls, room=[11]), pairs, strict=True):

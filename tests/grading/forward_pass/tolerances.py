@@ -12,9 +12,9 @@ from torch import Tensor
 from course.cases import expect_tensor
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
-# Measured by `python -m tests.reference.measure_spread`: the largest error of the reference and of two
-# answers in other styles, over all cases and 40 seeds. Allowed is about 8 times that in float32, and
-# 4 times in 16 bits, where the rounding of each step bounds the error.
+# Measured by `python -m tests.reference.measure_spread`: the largest error of the reference and of
+# two answers in other styles, over all cases and 40 seeds. Allowed is about 8 times that in
+# float32, and 4 times in 16 bits, where the rounding of each step bounds the error.
 TOLERANCES: dict[tuple[str, torch.dtype], float] = {
     ("rms_norm", F32): 2e-6,  # 1.7e-7
     ("rms_norm", F16): 4e-3,  # 7.9e-4

@@ -3,5 +3,6 @@
 from tests.misconceptions.forward_pass.arithmetic import *  # noqa: F403
 from tests.misconceptions.forward_pass.attention import *  # noqa: F403
 from tests.misconceptions.forward_pass.cache import *  # noqa: F403
+from tests.misconceptions.forward_pass.chat import *  # noqa: F403
+from tests.misconceptions.forward_pass.greedy import *  # noqa: F403
 from tests.misconceptions.forward_pass.model import *  # noqa: F403
-from tests.misconceptions.forward_pass.writing import *  # noqa: F403

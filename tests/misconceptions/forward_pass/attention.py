@@ -7,7 +7,9 @@ from course.misconceptions import misconception
 
 @misconception("4.3", "attention")
 def scaling_forgotten(q, k, v, q_positions, k_positions):
-    """You do not divide the scores by sqrt(D). Dot products grow with the size of a head, and the softmax of large scores looks at one key only."""
+    """You do not divide the scores by sqrt(D). Dot products grow with the size of a head, and the
+    softmax of large scores looks at one key only.
+    """
     if q.shape[1] % k.shape[1]:
         raise ValueError("heads")
     k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
@@ -19,7 +21,9 @@ def scaling_forgotten(q, k, v, q_positions, k_positions):
 
 @misconception("4.3", "attention")
 def scaled_by_d(q, k, v, q_positions, k_positions):
-    """You divide the scores by D. It is by its square root: a dot product of D random numbers has a size of about sqrt(D)."""
+    """You divide the scores by D. It is by its square root: a dot product of D random numbers has a
+    size of about sqrt(D).
+    """
     if q.shape[1] % k.shape[1]:
         raise ValueError("heads")
     k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
@@ -31,7 +35,9 @@ def scaled_by_d(q, k, v, q_positions, k_positions):
 
 @misconception("4.3", "attention")
 def scaled_by_hidden_size(q, k, v, q_positions, k_positions):
-    """You divide the scores by the square root of H times D, the hidden size. Each head has its own dot products of D numbers: it is sqrt(D)."""
+    """You divide the scores by the square root of H times D, the hidden size. Each head has its own
+    dot products of D numbers: it is sqrt(D).
+    """
     if q.shape[1] % k.shape[1]:
         raise ValueError("heads")
     k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
@@ -43,7 +49,9 @@ def scaled_by_hidden_size(q, k, v, q_positions, k_positions):
 
 @misconception("4.3", "attention")
 def blind_to_itself(q, k, v, q_positions, k_positions):
-    """Your mask hides a token from itself: it is strict where it should not be. A query sees the keys at its own position and before."""
+    """Your mask hides a token from itself: it is strict where it should not be. A query sees the
+    keys at its own position and before.
+    """
     if q.shape[1] % k.shape[1]:
         raise ValueError("heads")
     k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
@@ -55,7 +63,9 @@ def blind_to_itself(q, k, v, q_positions, k_positions):
 
 @misconception("4.3", "attention")
 def sees_the_future(q, k, v, q_positions, k_positions):
-    """You hide padding but not the future: a query sees keys after its own position. It would be predicting a token that it is shown."""
+    """You hide padding but not the future: a query sees keys after its own position. It would be
+    predicting a token that it is shown.
+    """
     if q.shape[1] % k.shape[1]:
         raise ValueError("heads")
     k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
@@ -67,7 +77,9 @@ def sees_the_future(q, k, v, q_positions, k_positions):
 
 @misconception("4.3", "attention")
 def masked_by_column(q, k, v, q_positions, k_positions):
-    """Your mask is a triangle over columns. That fits a plain prompt only: with a cache, a chunk or padding, the column of a token is not its position. Compare q_positions with k_positions."""
+    """Your mask is a triangle over columns. That fits a plain prompt only: with a cache, a chunk or
+    padding, the column of a token is not its position. Compare q_positions with k_positions.
+    """
     if q.shape[1] % k.shape[1]:
         raise ValueError("heads")
     k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
@@ -80,7 +92,9 @@ def masked_by_column(q, k, v, q_positions, k_positions):
 
 @misconception("4.3", "attention")
 def heads_tiled(q, k, v, q_positions, k_positions):
-    """You hand out the key heads in turn: query head h gets h % KV. Neighbours share: it is h // (H / KV), which repeat_interleave gives and repeat does not."""
+    """You hand out the key heads in turn: query head h gets h % KV. Neighbours share: it is h // (H
+    / KV), which repeat_interleave gives and repeat does not.
+    """
     if q.shape[1] % k.shape[1]:
         raise ValueError("heads")
     k, v = (t.repeat(1, q.shape[1] // t.shape[1], 1, 1) for t in (k, v))
@@ -92,7 +106,9 @@ def heads_tiled(q, k, v, q_positions, k_positions):
 
 @misconception("4.3", "attention")
 def nan_where_nothing_is_visible(q, k, v, q_positions, k_positions):
-    """The softmax of a row in which every score is minus infinity is NaN, and yours goes on like that. A query that may see nothing gets zeros."""
+    """The softmax of a row in which every score is minus infinity is NaN, and yours goes on like
+    that. A query that may see nothing gets zeros.
+    """
     if q.shape[1] % k.shape[1]:
         raise ValueError("heads")
     k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
@@ -104,7 +120,9 @@ def nan_where_nothing_is_visible(q, k, v, q_positions, k_positions):
 
 @misconception("4.3", "attention")
 def average_where_nothing_is_visible(q, k, v, q_positions, k_positions):
-    """You hide keys with a large negative score, so a query that may see nothing spreads evenly over all the hidden ones. It should get zeros."""
+    """You hide keys with a large negative score, so a query that may see nothing spreads evenly
+    over all the hidden ones. It should get zeros.
+    """
     if q.shape[1] % k.shape[1]:
         raise ValueError("heads")
     k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
@@ -116,7 +134,9 @@ def average_where_nothing_is_visible(q, k, v, q_positions, k_positions):
 
 @misconception("4.3", "attention")
 def padding_visible(q, k, v, q_positions, k_positions):
-    """Your mask hides the future but not the padding: -1 is not after any position, so it slips through. Keys at a position below 0 have to be hidden as well."""
+    """Your mask hides the future but not the padding: -1 is not after any position, so it slips
+    through. Keys at a position below 0 have to be hidden as well.
+    """
     if q.shape[1] % k.shape[1]:
         raise ValueError("heads")
     k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
@@ -128,7 +148,9 @@ def padding_visible(q, k, v, q_positions, k_positions):
 
 @misconception("4.3", "attention")
 def softmax_over_queries(q, k, v, q_positions, k_positions):
-    """Your softmax runs over the queries. The weights of one query, over all its keys, have to sum to 1: it is the last dimension of the scores."""
+    """Your softmax runs over the queries. The weights of one query, over all its keys, have to sum
+    to 1: it is the last dimension of the scores.
+    """
     if q.shape[1] % k.shape[1]:
         raise ValueError("heads")
     k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
@@ -140,10 +162,24 @@ def softmax_over_queries(q, k, v, q_positions, k_positions):
 
 @misconception("4.3", "attention")
 def masked_after_softmax(q, k, v, q_positions, k_positions):
-    """You mask after the softmax, so the hidden keys have already taken their share and the rest no longer sums to 1. Hide the scores before it."""
+    """You mask after the softmax, so the hidden keys have already taken their share and the rest no
+    longer sums to 1. Hide the scores before it.
+    """
     if q.shape[1] % k.shape[1]:
         raise ValueError("heads")
     k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
     scores = (q @ k.transpose(-1, -2)).float() / q.shape[-1] ** 0.5
     hidden = (k_positions[:, None] > q_positions[..., None]) | (k_positions[:, None] < 0)
     return scores.softmax(-1).masked_fill(hidden[:, None], 0.0).to(v.dtype) @ v
+
+
+@misconception("4.3", "attention")
+def uneven_heads_accepted(q, k, v, q_positions, k_positions):
+    """You do not check that H is a multiple of KV. It then fails with a sentence about tensor
+    sizes, or not at all: raise ValueError and say which heads do not fit.
+    """
+    k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
+    scores = (q @ k.transpose(-1, -2)).float() / q.shape[-1] ** 0.5
+    hidden = (k_positions[:, None] > q_positions[..., None]) | (k_positions[:, None] < 0)
+    weights = scores.masked_fill(hidden[:, None], float("-inf")).softmax(-1)
+    return weights.masked_fill(hidden[:, None], 0.0).to(v.dtype) @ v

@@ -1,14 +1,16 @@
 """Wrong versions of 4.5 KVCache."""
 
 import torch
-from solutions.kv_cache import CacheFull
 
 from course.misconceptions import misconception
+from solutions.kv_cache import CacheFull
 
 
 @misconception("4.5", "KVCache.reserve")
 def reserve_adds(self, row, length):
-    """Your reserve adds the length to what the row has. It is the number of tokens that the row shall hold in all: asking for 9 after 4 makes 9."""
+    """Your reserve adds the length to what the row has. It is the number of tokens that the row
+    shall hold in all: asking for 9 after 4 makes 9.
+    """
     if not 0 <= row < self.rows:
         raise IndexError(f"no row {row}")
     if length > self.max_length:
@@ -18,7 +20,9 @@ def reserve_adds(self, row, length):
 
 @misconception("4.5", "KVCache.reserve")
 def reserve_shrinks(self, row, length):
-    """Your reserve sets the row's room to the length even when it had more. Asking for less changes nothing: the tokens beyond it are still there."""
+    """Your reserve sets the row's room to the length even when it had more. Asking for less changes
+    nothing: the tokens beyond it are still there.
+    """
     if not 0 <= row < self.rows:
         raise IndexError(f"no row {row}")
     if length > self.max_length:
@@ -28,7 +32,9 @@ def reserve_shrinks(self, row, length):
 
 @misconception("4.5", "KVCache.reserve")
 def reserve_without_row_check(self, row, length):
-    """Your reserve takes row -1, which Python and torch read as the last row. A row that does not exist is an IndexError, at both ends."""
+    """Your reserve takes row -1, which Python and torch read as the last row. A row that does not
+    exist is an IndexError, at both ends.
+    """
     if length > self.max_length:
         raise CacheFull(f"{length} tokens asked for, but a row holds {self.max_length}")
     self.reserved[row] = max(length, int(self.reserved[row]))
@@ -36,7 +42,9 @@ def reserve_without_row_check(self, row, length):
 
 @misconception("4.5", "KVCache.write")
 def stored_by_column(self, layer, rows, positions, k, v):
-    """You store each token at its column. The second call would then overwrite the first: the place is the token's position."""
+    """You store each token at its column. The second call would then overwrite the first: the place
+    is the token's position.
+    """
     batch, column = (positions >= 0).nonzero(as_tuple=True)
     row, slot = rows[batch], positions[batch, column]
     if bool((slot >= self.reserved[row]).any()):
@@ -48,7 +56,9 @@ def stored_by_column(self, layer, rows, positions, k, v):
 
 @misconception("4.5", "KVCache.write")
 def appended(self, layer, rows, positions, k, v):
-    """You append tokens at the end of the row. Then the order of writing decides, the second layer lands behind the first, and nothing can be written again: store by position."""
+    """You append tokens at the end of the row. Then the order of writing decides, the second layer
+    lands behind the first, and nothing can be written again: store by position.
+    """
     for b, row in enumerate(rows.tolist()):
         real = positions[b] >= 0
         start, count = int(self.lengths[row]), int(real.sum())
@@ -64,7 +74,9 @@ def appended(self, layer, rows, positions, k, v):
 
 @misconception("4.5", "KVCache.write")
 def padding_stored_last(self, layer, rows, positions, k, v):
-    """You store padding too: index -1 means the last place of the row, so padding overwrites a token there. Leave out everything whose position is -1 before you store."""
+    """You store padding too: index -1 means the last place of the row, so padding overwrites a
+    token there. Leave out everything whose position is -1 before you store.
+    """
     batch = torch.arange(len(rows))[:, None].expand(positions.shape)
     row = rows[batch]
     if bool((positions >= self.reserved[row]).any()):
@@ -76,7 +88,9 @@ def padding_stored_last(self, layer, rows, positions, k, v):
 
 @misconception("4.5", "KVCache.write")
 def counted_lengths(self, layer, rows, positions, k, v):
-    """You add the number of new tokens to the length. Every layer writes the same tokens, and a position may be written again: the length is the highest position plus 1."""
+    """You add the number of new tokens to the length. Every layer writes the same tokens, and a
+    position may be written again: the length is the highest position plus 1.
+    """
     batch, column = (positions >= 0).nonzero(as_tuple=True)
     row, slot = rows[batch], positions[batch, column]
     if bool((slot >= self.reserved[row]).any()):
@@ -89,7 +103,9 @@ def counted_lengths(self, layer, rows, positions, k, v):
 
 @misconception("4.5", "KVCache.write")
 def length_of_the_last_write(self, layer, rows, positions, k, v):
-    """You set the length to the last position written, even when the row already reached further. It is the highest position ever written, plus 1."""
+    """You set the length to the last position written, even when the row already reached further.
+    It is the highest position ever written, plus 1.
+    """
     batch, column = (positions >= 0).nonzero(as_tuple=True)
     row, slot = rows[batch], positions[batch, column]
     if bool((slot >= self.reserved[row]).any()):
@@ -102,7 +118,9 @@ def length_of_the_last_write(self, layer, rows, positions, k, v):
 
 @misconception("4.5", "KVCache.write")
 def one_position_too_many(self, layer, rows, positions, k, v):
-    """Your check lets one position too many through. With room for 5 the positions are 0 to 4: position 5 is already outside."""
+    """Your check lets one position too many through. With room for 5 the positions are 0 to 4:
+    position 5 is already outside.
+    """
     batch, column = (positions >= 0).nonzero(as_tuple=True)
     row, slot = rows[batch], positions[batch, column]
     if bool((slot > self.reserved[row]).any()):
@@ -114,7 +132,9 @@ def one_position_too_many(self, layer, rows, positions, k, v):
 
 @misconception("4.5", "KVCache.write")
 def room_not_checked(self, layer, rows, positions, k, v):
-    """You store without looking at what the row has reserved. Room that was not asked for may be promised to somebody else: raise CacheFull."""
+    """You store without looking at what the row has reserved. Room that was not asked for may be
+    promised to somebody else: raise CacheFull.
+    """
     batch, column = (positions >= 0).nonzero(as_tuple=True)
     row, slot = rows[batch], positions[batch, column]
     self.keys[layer][row, :, slot] = k[batch, :, column].to(self.keys.dtype)
@@ -124,7 +144,9 @@ def room_not_checked(self, layer, rows, positions, k, v):
 
 @misconception("4.5", "KVCache.write")
 def half_stored_before_the_error(self, layer, rows, positions, k, v):
-    """You store token by token and raise in the middle, so some of them stay behind. Check all positions first; on an error nothing has been stored."""
+    """You store token by token and raise in the middle, so some of them stay behind. Check all
+    positions first; on an error nothing has been stored.
+    """
     for b, row in enumerate(rows.tolist()):
         for t, slot in enumerate(positions[b].tolist()):
             if slot < 0:
@@ -138,7 +160,9 @@ def half_stored_before_the_error(self, layer, rows, positions, k, v):
 
 @misconception("4.5", "KVCache.write")
 def written_to_the_first_rows(self, layer, rows, positions, k, v):
-    """You write sequence b to row b. `rows` says where each sequence lives, and that may be row 3 and then row 1."""
+    """You write sequence b to row b. `rows` says where each sequence lives, and that may be row 3
+    and then row 1.
+    """
     batch, column = (positions >= 0).nonzero(as_tuple=True)
     row, slot = batch, positions[batch, column]
     if bool((slot >= self.reserved[rows[batch]]).any()):
@@ -150,7 +174,9 @@ def written_to_the_first_rows(self, layer, rows, positions, k, v):
 
 @misconception("4.5", "KVCache.read")
 def read_to_the_very_end(self, layer, rows):
-    """You read all max_length places. Attention would work through empty ones at every step: S is the longest of the rows asked for."""
+    """You read all max_length places. Attention would work through empty ones at every step: S is
+    the longest of the rows asked for.
+    """
     lengths = self.lengths[rows]
     slots = torch.arange(self.max_length)
     positions = torch.where(slots < lengths[:, None], slots, -1)
@@ -159,7 +185,9 @@ def read_to_the_very_end(self, layer, rows):
 
 @misconception("4.5", "KVCache.read")
 def longest_of_all_rows(self, layer, rows):
-    """S is the largest length in your whole cache. Only the rows asked for count: one long sequence would slow down everybody."""
+    """S is the largest length in your whole cache. Only the rows asked for count: one long sequence
+    would slow down everybody.
+    """
     lengths = self.lengths[rows]
     slots = torch.arange(int(self.lengths.max()))
     positions = torch.where(slots < lengths[:, None], slots, -1)
@@ -180,7 +208,9 @@ def read_from_the_first_rows(self, layer, rows):
 
 @misconception("4.5", "KVCache.read")
 def empty_places_numbered(self, layer, rows):
-    """You number all places of a shorter row as if they held tokens. Beyond a row's own length the position is -1, or attention looks at zeros."""
+    """You number all places of a shorter row as if they held tokens. Beyond a row's own length the
+    position is -1, or attention looks at zeros.
+    """
     slots = torch.arange(int(self.lengths[rows].max()))
     positions = slots.expand(len(rows), -1).clone()
     k = self.keys[layer][rows][:, :, : len(slots)]
@@ -189,7 +219,9 @@ def empty_places_numbered(self, layer, rows):
 
 @misconception("4.5", "KVCache.free")
 def length_kept_by_free(self, row):
-    """Your free gives back the room but keeps the length. The next sequence in that row would see the tokens of the one before: forget both."""
+    """Your free gives back the room but keeps the length. The next sequence in that row would see
+    the tokens of the one before: forget both.
+    """
     if not 0 <= row < self.rows:
         raise IndexError(f"no row {row}")
     self.reserved[row] = 0
@@ -197,7 +229,9 @@ def length_kept_by_free(self, row):
 
 @misconception("4.5", "KVCache.free")
 def room_kept_by_free(self, row):
-    """Your free forgets the tokens but keeps the room reserved. After a while no row is free: used_tokens has to go down."""
+    """Your free forgets the tokens but keeps the room reserved. After a while no row is free:
+    used_tokens has to go down.
+    """
     if not 0 <= row < self.rows:
         raise IndexError(f"no row {row}")
     self.lengths[row] = 0

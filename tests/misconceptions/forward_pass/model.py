@@ -2,6 +2,8 @@
 
 import torch
 import torch.nn.functional as F
+
+from course.misconceptions import misconception
 from solutions.forward_pass import (
     _last_real_column,
     apply_rope,
@@ -11,12 +13,12 @@ from solutions.forward_pass import (
     rope_tables,
 )
 
-from course.misconceptions import misconception
-
 
 @misconception("4.6", "Llama.forward")
 def residual_from_the_normed(self, tokens, positions, cache=None, rows=None, every_position=False):
-    """You add to the normalised x. The residual stream is x itself: the norm makes a copy for attention or feed-forward to read, and x goes past it untouched."""
+    """You add to the normalised x. The residual stream is x itself: the norm makes a copy for
+    attention or feed-forward to read, and x goes past it untouched.
+    """
     check_inputs(self.config, tokens, positions)
     rows = torch.arange(len(tokens)) if rows is None else rows
     rotation = rope_tables(positions, self.config.head_dim, self.config.rope_theta)
@@ -33,7 +35,9 @@ def residual_from_the_normed(self, tokens, positions, cache=None, rows=None, eve
 
 @misconception("4.6", "Llama.forward")
 def no_residual(self, tokens, positions, cache=None, rows=None, every_position=False):
-    """You replace x by what attention and feed-forward return. Both are added to x: a layer corrects what is there, it does not start again."""
+    """You replace x by what attention and feed-forward return. Both are added to x: a layer
+    corrects what is there, it does not start again.
+    """
     check_inputs(self.config, tokens, positions)
     rows = torch.arange(len(tokens)) if rows is None else rows
     rotation = rope_tables(positions, self.config.head_dim, self.config.rope_theta)
@@ -50,7 +54,9 @@ def no_residual(self, tokens, positions, cache=None, rows=None, every_position=F
 
 @misconception("4.6", "Llama.forward")
 def second_norm_missing(self, tokens, positions, cache=None, rows=None, every_position=False):
-    """Your feed-forward reads x as it is. It has a norm of its own before it, post_attention_layernorm."""
+    """Your feed-forward reads x as it is. It has a norm of its own before it,
+    post_attention_layernorm.
+    """
     check_inputs(self.config, tokens, positions)
     rows = torch.arange(len(tokens)) if rows is None else rows
     rotation = rope_tables(positions, self.config.head_dim, self.config.rope_theta)
@@ -66,7 +72,9 @@ def second_norm_missing(self, tokens, positions, cache=None, rows=None, every_po
 
 @misconception("4.6", "Llama.forward")
 def first_norm_used_twice(self, tokens, positions, cache=None, rows=None, every_position=False):
-    """You use input_layernorm before the feed-forward too. The weight there is post_attention_layernorm."""
+    """You use input_layernorm before the feed-forward too. The weight there is
+    post_attention_layernorm.
+    """
     check_inputs(self.config, tokens, positions)
     rows = torch.arange(len(tokens)) if rows is None else rows
     rotation = rope_tables(positions, self.config.head_dim, self.config.rope_theta)
@@ -83,7 +91,9 @@ def first_norm_used_twice(self, tokens, positions, cache=None, rows=None, every_
 
 @misconception("4.6", "Llama.forward")
 def both_halves_from_one_norm(self, tokens, positions, cache=None, rows=None, every_position=False):
-    """Your feed-forward reads the x from before attention: the two halves run side by side. In Llama they follow each other: normalise again after attention has been added."""
+    """Your feed-forward reads the x from before attention: the two halves run side by side. In
+    Llama they follow each other: normalise again after attention has been added.
+    """
     check_inputs(self.config, tokens, positions)
     rows = torch.arange(len(tokens)) if rows is None else rows
     rotation = rope_tables(positions, self.config.head_dim, self.config.rope_theta)
@@ -100,7 +110,9 @@ def both_halves_from_one_norm(self, tokens, positions, cache=None, rows=None, ev
 
 @misconception("4.6", "Llama.forward")
 def final_norm_missing(self, tokens, positions, cache=None, rows=None, every_position=False):
-    """You go from the last layer straight to the head. There is one more norm between them, model.norm."""
+    """You go from the last layer straight to the head. There is one more norm between them,
+    model.norm.
+    """
     check_inputs(self.config, tokens, positions)
     rows = torch.arange(len(tokens)) if rows is None else rows
     rotation = rope_tables(positions, self.config.head_dim, self.config.rope_theta)
@@ -117,7 +129,9 @@ def final_norm_missing(self, tokens, positions, cache=None, rows=None, every_pos
 
 @misconception("4.6", "Llama.forward")
 def always_the_tied_head(self, tokens, positions, cache=None, rows=None, every_position=False):
-    """You multiply by the embedding in every model. That is right only where the head is tied to it; others bring lm_head.weight, and self.head is the one to use."""
+    """You multiply by the embedding in every model. That is right only where the head is tied to
+    it; others bring lm_head.weight, and self.head is the one to use.
+    """
     check_inputs(self.config, tokens, positions)
     rows = torch.arange(len(tokens)) if rows is None else rows
     rotation = rope_tables(positions, self.config.head_dim, self.config.rope_theta)
@@ -134,7 +148,9 @@ def always_the_tied_head(self, tokens, positions, cache=None, rows=None, every_p
 
 @misconception("4.6", "Llama.forward")
 def last_column(self, tokens, positions, cache=None, rows=None, every_position=False):
-    """You take the last column of every sequence. Where there is padding on the right, nothing is there: take the rightmost column whose position is not -1."""
+    """You take the last column of every sequence. Where there is padding on the right, nothing is
+    there: take the rightmost column whose position is not -1.
+    """
     check_inputs(self.config, tokens, positions)
     rows = torch.arange(len(tokens)) if rows is None else rows
     rotation = rope_tables(positions, self.config.head_dim, self.config.rope_theta)
@@ -151,7 +167,9 @@ def last_column(self, tokens, positions, cache=None, rows=None, every_position=F
 
 @misconception("4.6", "Llama.forward")
 def column_by_count(self, tokens, positions, cache=None, rows=None, every_position=False):
-    """You count a sequence's tokens and take the column of that number. That is the last one only if all padding is on the right; it may stand on the left or in between."""
+    """You count a sequence's tokens and take the column of that number. That is the last one only
+    if all padding is on the right; it may stand on the left or in between.
+    """
     check_inputs(self.config, tokens, positions)
     rows = torch.arange(len(tokens)) if rows is None else rows
     rotation = rope_tables(positions, self.config.head_dim, self.config.rope_theta)
@@ -168,7 +186,9 @@ def column_by_count(self, tokens, positions, cache=None, rows=None, every_positi
 
 @misconception("4.6", "Llama.forward")
 def positions_recounted(self, tokens, positions, cache=None, rows=None, every_position=False):
-    """You count positions from 0 in every call. After a prefill of 5 the next token stands at 5, and padding shifts columns too: use the positions you are given."""
+    """You count positions from 0 in every call. After a prefill of 5 the next token stands at 5,
+    and padding shifts columns too: use the positions you are given.
+    """
     check_inputs(self.config, tokens, positions)
     rows = torch.arange(len(tokens)) if rows is None else rows
     columns = torch.arange(tokens.shape[1]).expand(tokens.shape)
@@ -186,7 +206,9 @@ def positions_recounted(self, tokens, positions, cache=None, rows=None, every_po
 
 @misconception("4.6", "Llama.forward")
 def rows_ignored(self, tokens, positions, cache=None, rows=None, every_position=False):
-    """You use cache rows 0 to B - 1 always. `rows` names the row of each sequence; 0 to B - 1 is only the default."""
+    """You use cache rows 0 to B - 1 always. `rows` names the row of each sequence; 0 to B - 1 is
+    only the default.
+    """
     check_inputs(self.config, tokens, positions)
     rows = torch.arange(len(tokens))
     rotation = rope_tables(positions, self.config.head_dim, self.config.rope_theta)
@@ -203,7 +225,9 @@ def rows_ignored(self, tokens, positions, cache=None, rows=None, every_position=
 
 @misconception("4.6", "Llama.forward")
 def inputs_not_checked(self, tokens, positions, cache=None, rows=None, every_position=False):
-    """You do not call check_inputs, so bad input fails somewhere inside a layer, when the cache has already been written. Call it first."""
+    """You do not call check_inputs, so bad input fails somewhere inside a layer, when the cache has
+    already been written. Call it first.
+    """
     rows = torch.arange(len(tokens)) if rows is None else rows
     rotation = rope_tables(positions, self.config.head_dim, self.config.rope_theta)
     x = self.embedding[tokens.where(positions >= 0, 0)]
@@ -219,7 +243,9 @@ def inputs_not_checked(self, tokens, positions, cache=None, rows=None, every_pos
 
 @misconception("4.6", "Llama.attend")
 def keys_cached_before_rotation(self, layer, x, positions, rotation, cache, rows):
-    """You write the keys to the cache before you rotate them. What is read back later has no position in it: rotate, write, read, attend, in this order."""
+    """You write the keys to the cache before you rotate them. What is read back later has no
+    position in it: rotate, write, read, attend, in this order.
+    """
     q, k, v = (self.heads(layer, name, x) for name in ("q_proj", "k_proj", "v_proj"))
     q, turned, k_positions = apply_rope(q, *rotation), apply_rope(k, *rotation), positions
     if cache is not None:
@@ -231,7 +257,9 @@ def keys_cached_before_rotation(self, layer, x, positions, rotation, cache, rows
 
 @misconception("4.6", "Llama.attend")
 def values_rotated(self, layer, x, positions, rotation, cache, rows):
-    """You rotate the values too. Only queries and keys turn: their dot product should know the distance, the values should arrive as they are."""
+    """You rotate the values too. Only queries and keys turn: their dot product should know the
+    distance, the values should arrive as they are.
+    """
     q, k, v = (self.heads(layer, name, x) for name in ("q_proj", "k_proj", "v_proj"))
     q, k, v = (apply_rope(t, *rotation) for t in (q, k, v))
     k_positions = positions
@@ -244,7 +272,9 @@ def values_rotated(self, layer, x, positions, rotation, cache, rows):
 
 @misconception("4.6", "Llama.attend")
 def keys_not_rotated(self, layer, x, positions, rotation, cache, rows):
-    """You rotate the queries but not the keys. A dot product sees the distance of two tokens only when both have been turned by their own angle."""
+    """You rotate the queries but not the keys. A dot product sees the distance of two tokens only
+    when both have been turned by their own angle.
+    """
     q, k, v = (self.heads(layer, name, x) for name in ("q_proj", "k_proj", "v_proj"))
     q, k_positions = apply_rope(q, *rotation), positions
     if cache is not None:
@@ -256,7 +286,9 @@ def keys_not_rotated(self, layer, x, positions, rotation, cache, rows):
 
 @misconception("4.6", "Llama.attend")
 def heads_not_brought_together(self, layer, x, positions, rotation, cache, rows):
-    """You join the heads without swapping heads and tokens first, so a token gets numbers of other tokens. attention returns [B, H, T, D]; [B, T, H, D] is what can be flattened."""
+    """You join the heads without swapping heads and tokens first, so a token gets numbers of other
+    tokens. attention returns [B, H, T, D]; [B, T, H, D] is what can be flattened.
+    """
     q, k, v = (self.heads(layer, name, x) for name in ("q_proj", "k_proj", "v_proj"))
     q, k, k_positions = apply_rope(q, *rotation), apply_rope(k, *rotation), positions
     if cache is not None:
@@ -269,7 +301,9 @@ def heads_not_brought_together(self, layer, x, positions, rotation, cache, rows)
 
 @misconception("4.6", "Llama.attend")
 def cache_not_read(self, layer, x, positions, rotation, cache, rows):
-    """You write to the cache but attend to the new tokens only. What was written in earlier calls has to be read back, or every call starts with an empty memory."""
+    """You write to the cache but attend to the new tokens only. What was written in earlier calls
+    has to be read back, or every call starts with an empty memory.
+    """
     q, k, v = (self.heads(layer, name, x) for name in ("q_proj", "k_proj", "v_proj"))
     q, k = apply_rope(q, *rotation), apply_rope(k, *rotation)
     if cache is not None:
@@ -280,7 +314,9 @@ def cache_not_read(self, layer, x, positions, rotation, cache, rows):
 
 @misconception("4.6", "Llama.attend")
 def output_not_projected(self, layer, x, positions, rotation, cache, rows):
-    """You return the joined heads without the last product. o_proj mixes what the heads found and brings H times D numbers back to E."""
+    """You return the joined heads without the last product. o_proj mixes what the heads found and
+    brings H times D numbers back to E.
+    """
     q, k, v = (self.heads(layer, name, x) for name in ("q_proj", "k_proj", "v_proj"))
     q, k, k_positions = apply_rope(q, *rotation), apply_rope(k, *rotation), positions
     if cache is not None:
@@ -291,7 +327,9 @@ def output_not_projected(self, layer, x, positions, rotation, cache, rows):
 
 @misconception("4.6", "Llama.attend")
 def linear_not_used(self, layer, x, positions, rotation, cache, rows):
-    """You multiply with o_proj yourself. Every product with a weight goes through self.linear: it alone knows what a quantized weight is made of."""
+    """You multiply with o_proj yourself. Every product with a weight goes through self.linear: it
+    alone knows what a quantized weight is made of.
+    """
     q, k, v = (self.heads(layer, name, x) for name in ("q_proj", "k_proj", "v_proj"))
     q, k, k_positions = apply_rope(q, *rotation), apply_rope(k, *rotation), positions
     if cache is not None:

@@ -34,6 +34,8 @@ class Learner:
 
     def _ask(self, do: str, name: str, args: tuple, kwargs: dict):
         call = f"{name}({_arguments(args, kwargs)})"
+        if do == "scenario":
+            call += " of tests/scenarios, which drives your code"
         self.trace.append((call, None))
         request = {"do": do, "name": name, "args": args, "kwargs": kwargs}
         reply = self._backend.answer(request)
@@ -91,11 +93,26 @@ def _arguments(args: tuple, kwargs: dict) -> str:
     return ", ".join(shown)
 
 
-def _shown(value) -> str:
+def _shown(value, limit: int = 160) -> str:
+    text = repr(_summary(value))
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def _summary(value):
+    """The value with every tensor in it replaced by its dtype and shape."""
     if isinstance(value, Tensor):
-        return describe(value)
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+        return _Words(describe(value))
+    if isinstance(value, list | tuple):
+        return type(value)(map(_summary, value))
+    if isinstance(value, dict):
+        return {key: _summary(item) for key, item in value.items()}
+    return value
+
+
+class _Words(str):
+    """Text that shows without quotes."""
+
+    __repr__ = str.__str__
 
 
 def _travel(message: dict) -> dict:

@@ -11,7 +11,6 @@ from course import notebooks
 from course.manifest import Chapter, find_chapter
 from course.submission import Submission, read_submission
 
-
 torch.set_num_threads(1)  # tensors here are small: more threads only wait for each other
 
 

@@ -34,7 +34,8 @@ def test_the_untouched_notebook_scores_zero(submit, untouched, chapter: Chapter)
 
 
 def test_a_stub_in_other_words_is_not_attempted_either(submit, untouched):
-    cell = "#| exercise 4.1\ndef rms_norm(x, weight, eps):\n    raise NotImplementedError('exercise 4.1: later')"
+    body = "raise NotImplementedError('exercise 4.1: later')"
+    cell = f"#| exercise 4.1\ndef rms_norm(x, weight, eps):\n    {body}"
     assert judged(submit(untouched, ex4_1=cell), "4.1").status == "not attempted"
 
 

@@ -200,6 +200,7 @@ def _make(root: Path, dev: bool) -> None:
         if old and not install.began(root):  # no network, say: what was whole still is
             _write_marker(ready, old)
         raise
+    install.make_importable(root)
     version = install.probe(python_of(root), PROBE)
     made = {name: digest(root / name) for name in requirement_files(dev)}
     _write_marker(ready, (old or {}) | made | {"python": version})

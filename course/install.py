@@ -116,6 +116,12 @@ def packages(root: Path, python: Path, requirements: str) -> None:
         raise SetupError(f"{explain(output)} (All of pip's output: {root / LOG})")
 
 
+def make_importable(root: Path) -> None:
+    """Let every program of the environment import `course`, an editor's notebook kernel too."""
+    for packages_folder in (root / ".venv").glob("[lL]ib*/**/site-packages"):
+        (packages_folder / "course.pth").write_text(f"{root}\n", encoding="utf-8")
+
+
 def began(root: Path) -> bool:
     """Whether the last run of pip came as far as changing the environment."""
     return "Installing collected packages" in (root / LOG).read_text(encoding="utf-8")

@@ -125,6 +125,13 @@ def test_a_second_run_needs_neither_pip_nor_the_packages_source(made_copy):
     assert log_time(made_copy) == before
 
 
+def test_the_environments_python_imports_the_course_from_anywhere(made, tmp_path):
+    command = [bootstrap.python_of(made), "-c", "import course; print(course.__file__)"]
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    done = subprocess.run(command, cwd=tmp_path, env=kept, capture_output=True, encoding="utf-8")
+    assert Path(done.stdout.strip()) == made / "course" / "__init__.py", done.stderr
+
+
 def test_changed_requirements_update_the_environment_in_place(made_copy):
     wheel = make_wheel(made_copy, "another", {"another"})
     with (made_copy / "requirements.txt").open("a", encoding="utf-8") as file:

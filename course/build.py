@@ -59,11 +59,13 @@ def execute(chapter: manifest.Chapter) -> int:
         path = Path(folder) / f"{chapter.name}.ipynb"
         notebooks.write(notebooks.build_notebook(chapter, solved=True), path)
         sheet = nbformat.read(path, as_version=4)
+        one_thread = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}  # others run too
         environment = {
             **os.environ,
             "COURSE_WORK": folder,
             "PYTHONPATH": str(ROOT),
             "MPLBACKEND": "agg",
+            **one_thread,
         }
         client = NotebookClient(
             sheet, timeout=CELL_SECONDS, resources={"metadata": {"path": folder}}

@@ -5,9 +5,9 @@
 # between: normalise, rotate, attend, feed forward, remember. At the end your own code runs a real
 # model and answers a question.
 #
-# The reading is in `chapters/04_forward_pass/README.md`; each part below names its section. Cells
-# that begin with `#| exercise` are yours to fill in. Run the cells from the top, in order. Stuck?
-# `hint("4.1")` gets closer each time; `solution("4.1")` shows one answer.
+# The reading is in `chapters/04_forward_pass/README.md`; its sections are named like the parts
+# below. Cells that begin with `#| exercise` are yours to fill in. Run the cells from the top, in
+# order. Stuck? `hint("4.1")` gets closer each time; `solution("4.1")` shows one answer.
 
 # %%
 from course.notebook import check, hint, solution, progress
@@ -63,8 +63,8 @@ print(f"{'all':20}{total:13,}  {total * 4 / 1e6:.0f} MB in float32, {len(weights
 # divide by 3.
 #
 # **Predict.** A vector is multiplied by 1000 before `rms_norm`. Is the result (a) 1000 times as
-# large, (b) the same, (c) the root of 1000 times as large? Double-click here and write it down:
-# ____
+# large, (b) the same, (c) the root of 1000 times as large? Double-click here and write it down.
+# *Your answer:*
 
 # %%
 # include: rms_norm
@@ -87,7 +87,7 @@ print("                             after:", first.square().mean(-1).sqrt().nump
 # The weight is learned, so "about 1" holds before it and not after it.
 #
 # **Predict.** What is the root mean square of (300, 300, 300, 300) if the squares are taken in
-# float16, whose largest number is 65,504? ____
+# float16, whose largest number is 65,504? *Your answer:*
 
 # %%
 # Experiment: squares in float16
@@ -108,7 +108,7 @@ print("rms_norm  :", rms_norm(big, torch.ones(4, dtype=torch.float16), 1e-5).tol
 #
 # **Predict.** A query at position 5 and a key at position 2 give some number. The same two vectors
 # at 1005 and 1002 give (a) a smaller one, (b) the same, (c) one with no relation to the first:
-# ____
+# *Your answer:*
 
 # %%
 # include: rope_tables, apply_rope
@@ -160,8 +160,8 @@ print(f"a whole turn: {2 * torch.pi / quickest:.1f} tokens, and {2 * torch.pi / 
 # key/value heads: heads 0, 1, 2 use the first.
 #
 # **Predict.** One number a head: the query is 1, the keys are 0, 1, 2, the values 10, 20, 30. Is
-# the result nearer to 20 or to 30? ____ And if the query stands at position 1, so that it may not
-# see the third key? ____
+# the result nearer to 20 or to 30? And if the query stands at position 1, so that it may not see
+# the third key? *Your answer:*
 
 # %%
 # include: attention
@@ -182,7 +182,7 @@ for position in (2, 1, 0, -1):
 # Position -1 is padding: it sees nothing and gets zeros.
 #
 # **Predict.** Without rotation, does the last token notice when two earlier tokens change places?
-# ____
+# *Your answer:*
 
 # %%
 # Experiment: attention is blind to order
@@ -206,7 +206,7 @@ print(f"    rotated: largest change {(plain - moved).abs().max():.1e}")
 # numbers become twice 1536, one half gates the other, and 576 come back.
 #
 # **Predict.** Two tokens change places before the feed-forward. What happens to the two results?
-# ____
+# *Your answer:*
 
 # %%
 # include: Linear
@@ -236,7 +236,7 @@ print(f"swapped before or after: largest difference {same.abs().max():.1e}")
 # and not in the middle of an answer.
 #
 # **Predict.** How many bytes does one token of this model need: 30 layers, keys and values, 3
-# heads of 64 numbers, 4 bytes each? ____
+# heads of 64 numbers, 4 bytes each? *Your answer:*
 
 # %%
 # include: CacheFull
@@ -282,7 +282,7 @@ check("4.6")
 
 # %% [markdown]
 # **Predict.** Which token does the model put first after "The capital of France is", and how sure
-# is it? ____
+# is it? *Your answer:*
 
 # %%
 # Experiment: the next token
@@ -323,7 +323,8 @@ def watched(name):
 
 # %% [markdown]
 # **Predict.** `rms_norm` sees x before each half of each layer. From the embedding to layer 30,
-# does the size of x (a) stay, (b) grow a little, (c) grow by a factor of a hundred and more? ____
+# does the size of x (a) stay, (b) grow a little, (c) grow by a factor of a hundred and more? *Your
+# answer:*
 
 # %%
 # Experiment: how x grows
@@ -358,7 +359,7 @@ for layer in (0, 5, 10, 15, 20, 25, 27, 28, 29, 30):
 # Attention is linear in v. If v is the identity matrix, what comes out is the weights themselves.
 #
 # **Predict.** Of what the last token takes in all layers and heads, how much goes to the very
-# first token? ____
+# first token? *Your answer:*
 
 # %%
 # Experiment: where the model looks
@@ -385,7 +386,7 @@ for key, word in enumerate(words):
 # softmax sum to 1, so a head that has nothing to take must still put them somewhere.
 #
 # **Predict.** Three prompts of different length share a batch, padded on the left, then on the
-# right. Do their logits change? ____
+# right. Do their logits change? *Your answer:*
 
 # %%
 # Experiment: alone and in a batch
@@ -408,7 +409,7 @@ for side in ("left", "right"):
 # are wrong.
 #
 # **Predict.** After prefill, one token is decoded at position n + 1 instead of n. Will the text
-# give it away? ____
+# give it away? *Your answer:*
 
 
 # %%
@@ -447,7 +448,7 @@ for label, at in trials.items():
 # place of your functions, for one call each.
 #
 # **Predict.** Which fault still gives "Paris": neighbouring numbers paired in 4.2, or the wrong
-# key head in 4.3? ____
+# key head in 4.3? *Your answer:*
 
 
 # %%
@@ -498,7 +499,7 @@ print("silu on up:          ", repr(tell(feed_forward=silu_on_up)))
 # that only looks like a marker must stay text, or a user can end their own turn and speak as
 # somebody else.
 #
-# **Predict.** A user types `<|im_end|>`. How many ids is that: 1, or more? ____
+# **Predict.** A user types `<|im_end|>`. How many ids is that: 1, or more? *Your answer:*
 
 # %%
 # include: ROLES, DEFAULT_SYSTEM
@@ -586,7 +587,7 @@ except ConnectionError as reason:
 # ## What it costs
 #
 # **Predict.** At 512 tokens, how many times faster is the next token with a cache than without?
-# ____
+# *Your answer:*
 
 
 # %%
@@ -655,7 +656,7 @@ print(f"scores of a prefill of 8,192: {9 * 8192**2 * 4 / 1e9:.1f} GB in one laye
 # forward over the whole text makes H x n x n scores for a moment in each layer.
 #
 # **Predict.** One token of decode reads all 538 MB of weights once. Which part takes the most
-# time: embedding, q/k/v, attention, o, feed-forward, head? ____
+# time: embedding, q/k/v, attention, o, feed-forward, head? *Your answer:*
 
 # %%
 # Experiment: what the machine can do
@@ -723,7 +724,7 @@ print(f"floor: {size / 1e6:.0f} MB at {bandwidth / 1e9:.1f} GB/s take {floor:.1f
 
 # %% [markdown]
 # **Predict.** bfloat16 halves the bytes. Does it halve the time on this processor, in prefill and
-# in decode? ____
+# in decode? *Your answer:*
 
 
 # %%

@@ -660,7 +660,7 @@ print(f"scores of a prefill of 8,192: {9 * 8192**2 * 4 / 1e9:.1f} GB in one laye
 
 # %%
 # Experiment: what the machine can do
-stretch = torch.ones(2**26)  # 268 MB: larger than the processor's own caches
+stretch = torch.ones(2**27)  # 537 MB, about as much as the model, far more than any cache
 bandwidth = stretch.nbytes / seconds(stretch.sum)
 square = torch.randn(1024, 1024)
 arithmetic = 2 * 1024**3 / seconds(lambda: square @ square)

@@ -38,7 +38,7 @@ def check_chapter(chapter: Chapter, seed: int | None = None) -> list[Verdict] | 
     except SubmissionError as problem:
         print(verdict.no_file(chapter, problem))
         return None
-    verdicts = [_check(submission, exercise, seed) for exercise in chapter.exercises]
+    verdicts = [_check(submission, exercise, seed, brief=True) for exercise in chapter.exercises]
     points = sum(v.points for v in verdicts)
     print(f"\nchapter {chapter.number}: {points} of {chapter.points} points")
     return verdicts
@@ -55,12 +55,14 @@ def hint(exercise_id: str) -> None:
     """Print the next hint of an exercise, each one closer than the last."""
     _, exercise = find_exercise(exercise_id)
     progress = Progress()
+    again = not progress.hints_left(exercise)  # all read: show them all once more
     read = min(progress.get(exercise.id).get("hints", 0) + 1, len(exercise.hints))
     progress.update(exercise.id, hints=read)
-    for number, text in enumerate(exercise.hints[:read], 1):
+    first = 0 if again else read - 1
+    for number, text in enumerate(exercise.hints[first:read], first + 1):
         print(f"{exercise.id} hint {number} of {len(exercise.hints)}: {text}")
     if read == len(exercise.hints):
-        print(f"That was the last one. Ours is shown by solution, once you ask for {exercise.id}.")
+        print(f'That was the last hint; solution("{exercise.id}") shows our answer.')
 
 
 def solution(exercise_id: str, confirm: Callable[[str], str] | None) -> bool:
@@ -86,10 +88,15 @@ def show_progress() -> None:
     print(table(Progress()))
 
 
-def _check(submission: Submission, exercise: Exercise, seed: int | None) -> Verdict:
+def _check(
+    submission: Submission, exercise: Exercise, seed: int | None, brief: bool = False
+) -> Verdict:
     seed = random.SystemRandom().randrange(10**6) if seed is None else seed
     result = judge(submission, exercise, seed)
     progress = Progress()
     progress.record(result, submission.sha256)
-    print(verdict.render(result, submission, progress.hints_left(exercise)), flush=True)
+    if brief and result.status == "not attempted":
+        print(verdict.headline(result), flush=True)
+    else:
+        print(verdict.render(result, submission, progress.hints_left(exercise)), flush=True)
     return result

@@ -72,7 +72,7 @@ def _problem(submission: Submission, exercise: Exercise) -> tuple[str, str] | No
     problem = problem_with(submission, exercise.id)
     if problem:
         return problem
-    for needed in _all_needs(submission.chapter, exercise):
+    for needed in submission.chapter.all_needs(exercise):
         problem = problem_with(submission, needed)
         if problem:
             return "error", f"it uses {needed}: {problem[1]}"
@@ -98,12 +98,14 @@ def _judge_with(remote: Remote, submission: Submission, exercise: Exercise, seed
         return Verdict(exercise, "passed", seed, **facts)
     if len(failed) == len(outcomes) and all(_is_unwritten(o.error, exercise) for o in failed):
         return _not_attempted(exercise, seed)
-    cause, below = None, ""
-    if not _is_gone(failed):
-        below = _first_need_that_fails(remote, chapter, exercise, seed)
-        cause = None if below else likely_cause(chapter, outcomes, seed)
-    failure = _failure(submission, built, failed[0], exercise, below, cause)
-    name = cause.__name__ if cause else ""
+    found = None if _is_gone(failed) else likely_cause(chapter, outcomes, seed)
+    if found:
+        cause, shown = found
+        likely, name = " ".join(cause.__doc__.split()), cause.__name__
+    else:
+        shown, name = failed[0], ""
+        likely = _rests_on_a_fault(remote, submission, built, shown, exercise, seed)
+    failure = _failure(submission, built, shown, exercise, likely)
     return Verdict(exercise, "failed", seed, failure=failure, misconception=name, **facts)
 
 
@@ -126,17 +128,24 @@ def _unusable(loaded: dict, submission: Submission, built: Built, exercise: Exer
         return f"the cell does not run: {broken}{_at(submission, built, broken.line)}"
     missing = [name for name in exercise.functions if name not in loaded["names"]]
     if missing:
-        number = submission.answers(exercise.id)[0].number
-        return f"cell {number} does not define {', '.join(missing)}: was it renamed?"
+        return f"its cell does not define {', '.join(missing)}: was it renamed?"
     return ""
 
 
-def _first_need_that_fails(remote: Remote, chapter: Chapter, exercise: Exercise, seed: int) -> str:
-    """The id of the first exercise below this one that is not right; empty when all are."""
-    for needed in _all_needs(chapter, exercise):
-        outcomes = _run(remote, chapter, chapter.exercise(needed), seed)
+def _rests_on_a_fault(
+    remote: Remote, submission: Submission, built: Built, shown: Outcome, exercise: Exercise, seed
+) -> str:
+    """Words about an exercise below this one that is not right; empty when all are."""
+    if isinstance(shown.error, Gone):
+        return ""
+    if isinstance(shown.error, Raised):
+        found = built.locate(shown.error.line)
+        if found and found[0].exercise not in (exercise.id, None):
+            return f"It was raised in exercise {found[0].exercise}: begin there."
+    for needed in submission.chapter.all_needs(exercise):
+        outcomes = _run(remote, submission.chapter, submission.chapter.exercise(needed), seed)
         if any(outcome.error for outcome in outcomes):
-            return needed
+            return f"It uses {needed}, which does not pass its own check yet: begin there."
     return ""
 
 
@@ -153,13 +162,10 @@ def _is_unwritten(error: Exception, exercise: Exercise) -> bool:
 
 
 def _failure(
-    submission: Submission, built: Built, outcome: Outcome, exercise: Exercise, below: str, cause
+    submission: Submission, built: Built, outcome: Outcome, exercise: Exercise, likely: str
 ) -> Failure:
     error = outcome.error
     call = outcome.learner.trace[-1][0] if outcome.learner.trace else ""
-    likely = " ".join(cause.__doc__.split()) if cause else ""
-    if below:
-        likely = f"It uses {below}, which does not pass its own check yet: begin there."
     if isinstance(error, Raised):
         message, line = _say_raised(error), error.line
     else:
@@ -171,7 +177,7 @@ def _failure(
 def _say_raised(error: Raised) -> str:
     if error.not_attempted:
         return f"not written yet: {error.message or 'NotImplementedError'}"
-    return f"it raised {error}"
+    return f"it raised {error.kind}: {' '.join(error.message.split())}"
 
 
 def _line_of(built: Built, called: str, exercise: Exercise) -> int | None:
@@ -185,21 +191,11 @@ def _line_of(built: Built, called: str, exercise: Exercise) -> int | None:
 
 
 def _at(submission: Submission, built: Built, line: int | None) -> str:
-    found = built.locate(line) if line else None
+    found = built.locate(line)
     if not found:
         return ""
     cell, within = found
     source = cell.source.split("\n")[within - 1].strip()
     if submission.path.suffix == ".py":
         return f", at {submission.shown_path}, line {cell.first_line + within - 1}: {source}"
-    return f", at {submission.shown_path}, cell {cell.number}, line {within}: {source}"
-
-
-def _all_needs(chapter: Chapter, exercise: Exercise) -> list[str]:
-    """The exercises that this one calls, the ones that those call included."""
-    needs: list[str] = []
-    for exercise_id in exercise.needs:
-        for needed in (*_all_needs(chapter, chapter.exercise(exercise_id)), exercise_id):
-            if needed not in needs:
-                needs.append(needed)
-    return needs
+    return f", at {submission.shown_path}, {cell.title}, line {within}: {source}"

@@ -29,10 +29,13 @@ def reference_runner(chapter: Chapter, misconception: Callable | None = None) ->
     return runner
 
 
-def likely_cause(chapter: Chapter, outcomes: list[Outcome], seed: int) -> Callable | None:
+def likely_cause(
+    chapter: Chapter, outcomes: list[Outcome], seed: int
+) -> tuple[Callable, Outcome] | None:
     """The misconception that does what the learner's code did, over all cases of an exercise.
 
-    It must return the same in cases that failed, and not fail in cases that passed.
+    It must return the same in more cases than those in which only one of the two fails, or both
+    do differently. Returns it with the first outcome that it explains.
     """
     exercise = outcomes[0].case.exercise
     scores: dict[Callable, int] = {}
@@ -40,7 +43,10 @@ def likely_cause(chapter: Chapter, outcomes: list[Outcome], seed: int) -> Callab
         if wrong.exercise == exercise:
             scores[wrong] = sum(map(_agreement, outcomes, _outcomes(chapter, wrong, seed)))
     best = max(scores, key=scores.get, default=None)
-    return best if best is not None and scores[best] > 0 else None
+    if best is None or scores[best] <= 0:
+        return None
+    pairs = zip(outcomes, _outcomes(chapter, best, seed), strict=True)
+    return best, next(mine for mine, theirs in pairs if _agreement(mine, theirs) > 0)
 
 
 @functools.lru_cache(maxsize=1000)
@@ -50,12 +56,11 @@ def _outcomes(chapter: Chapter, wrong: Callable, seed: int) -> list[Outcome]:
 
 
 def _agreement(mine: Outcome, theirs: Outcome) -> int:
-    """1 for the same failure, -1 when only the misconception fails, else 0."""
-    if theirs.error is None:
+    """1 for the same failure, 0 when both pass, -1 for anything else."""
+    if mine.error is None and theirs.error is None:
         return 0
-    if mine.error is None:
-        return -1
-    return int(_same_calls(mine, theirs))
+    both = mine.error is not None and theirs.error is not None
+    return 1 if both and _same_calls(mine, theirs) else -1
 
 
 def _replace(module: types.ModuleType, wrong: Callable) -> None:

@@ -1,12 +1,14 @@
 """The cells of a running notebook, as last executed, over those of its saved file."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 from course.manifest import Chapter
 from course.paths import WORK
 from course.submission import (
     Cell,
+    Kernel,
     Submission,
     SubmissionError,
     find_submission,
@@ -20,6 +22,8 @@ def live_submission(chapter: Chapter, executed: list[str], folder: Path = WORK) 
 
     Args:
         executed: the source of every cell run in this kernel, oldest first.
+
+    Errors: SubmissionError when no marked cell was run and there is no file to judge.
     """
     live = {cell.key: cell for cell in marked_cells((source, 0, 1) for source in executed)}
     live = {key: cell for key, cell in live.items() if _belongs(cell, chapter)}
@@ -28,17 +32,12 @@ def live_submission(chapter: Chapter, executed: list[str], folder: Path = WORK) 
     except SubmissionError as problem:
         if not live:
             raise
-        return _unsaved(chapter, tuple(live.values()), folder, problem)
+        return _without_file(chapter, tuple(live.values()), folder, problem)
     cells = tuple(_merge(cell, live) for cell in saved.cells)
-    differ = [f"{c.exercise}" for c, s in zip(cells, saved.cells, strict=True) if c != s]
-    stale = [c.exercise for c in saved.cells if c.exercise and c.key not in live]
-    notes = []
-    if any(exercise != "None" for exercise in differ):
-        changed = ", ".join(exercise for exercise in differ if exercise != "None")
-        notes.append(f"the saved file differs from what you ran ({changed}): save the notebook")
-    return Submission(
-        chapter, saved.path, saved.sha256, saved.saved_at, cells, (*notes, *_stale_note(stale))
-    )
+    pairs = zip(cells, saved.cells, strict=True)
+    differ = tuple(ours.exercise for ours, theirs in pairs if ours != theirs and ours.exercise)
+    stale = tuple(cell.exercise for cell in cells if cell.exercise and cell.key not in live)
+    return replace(saved, cells=cells, kernel=Kernel(differ, stale))
 
 
 def _belongs(cell: Cell, chapter: Chapter) -> bool:
@@ -47,20 +46,11 @@ def _belongs(cell: Cell, chapter: Chapter) -> bool:
 
 def _merge(saved: Cell, live: dict) -> Cell:
     """The live source at the saved cell's place."""
-    source = live[saved.key].source if saved.key in live else saved.source
-    return Cell(source, saved.number, saved.first_line, saved.exercise)
+    return replace(saved, source=live[saved.key].source) if saved.key in live else saved
 
 
-def _unsaved(chapter, cells, folder, problem) -> Submission:
+def _without_file(chapter: Chapter, cells: tuple[Cell, ...], folder: Path, problem) -> Submission:
     text = "\n".join(cell.source for cell in cells)
-    note = f"judged from the cells run in this notebook alone, since {problem}"
     path = folder / f"{chapter.name}.ipynb"
-    return Submission(
-        chapter, path, hashlib.sha256(text.encode()).hexdigest(), None, cells, (note,)
-    )
-
-
-def _stale_note(stale: list[str]) -> list[str]:
-    if not stale:
-        return []
-    return [f"not run in this kernel, so read from the saved file: {', '.join(stale)}"]
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    return Submission(chapter, path, sha256, None, cells, Kernel(no_file=str(problem)))

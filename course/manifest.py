@@ -85,6 +85,13 @@ class Chapter:
         known = ", ".join(exercise.id for exercise in self.exercises)
         raise Unknown(f"chapter {self.number} has no exercise {exercise_id}: it has {known}")
 
+    def all_needs(self, exercise: Exercise) -> list[str]:
+        """The ids of the exercises that this one calls, and of those that they call."""
+        needs: list[str] = []
+        for exercise_id in exercise.needs:
+            needs += [*self.all_needs(self.exercise(exercise_id)), exercise_id]
+        return list(dict.fromkeys(needs))
+
 
 @cache
 def chapters() -> tuple[Chapter, ...]:
@@ -99,13 +106,15 @@ def find_chapter(number: int | str) -> Chapter:
         if str(chapter.number) == wanted:
             return chapter
     known = ", ".join(str(chapter.number) for chapter in chapters())
-    raise Unknown(f"there is no chapter {number} yet: there is {known}")
+    if not wanted.isdecimal():
+        raise Unknown(f"{number!r} is no chapter and no exercise: write a number, 4 or 4.2")
+    raise Unknown(f"there is no chapter {wanted} yet: there is {known}")
 
 
 def find_exercise(exercise_id: str) -> tuple[Chapter, Exercise]:
     """The chapter and exercise of an id such as "4.2"; Unknown otherwise."""
     number, dot, rest = str(exercise_id).partition(".")
-    if not (number.isdigit() and dot and rest.isdigit()):
+    if not (number.isdecimal() and dot and rest.isdecimal()):
         raise Unknown(f"{exercise_id!r} is not an exercise: write its number, such as 4.2")
     chapter = find_chapter(number)
     return chapter, chapter.exercise(f"{int(number)}.{int(rest)}")

@@ -39,6 +39,8 @@ def take_copy(chapter: manifest.Chapter, script: bool = False, folder: Path = WO
         mine = folder / f"{chapter.name}{suffix}"
         if mine.exists():
             print(f"Going on with {shown(mine)}")
+            if script and suffix == ".ipynb":
+                print("A chapter has one file: to work in a .py, move the notebook away first.")
             return mine
     text = notebooks.committed(chapter).read_text(encoding="utf-8")
     if script:

@@ -36,6 +36,11 @@ class Cell:
     exercise: str | None
 
     @property
+    def title(self) -> str:
+        """How a person finds it: by its mark, since Jupyter shows no cell numbers."""
+        return f"the cell of exercise {self.exercise}" if self.exercise else "a provided cell"
+
+    @property
     def broken(self) -> Exception | None:
         """Why it does not parse; None when it does."""
         try:
@@ -59,6 +64,15 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """What the cells of a running notebook have to do with its saved file."""
+
+    differ: tuple[str, ...] = ()  # exercises whose cell, as run, is not as saved
+    stale: tuple[str, ...] = ()  # exercises whose cell was not run, so read from the file
+    no_file: str = ""  # why there is no file
+
+
+@dataclass(frozen=True)
 class Submission:
     """All marked cells of one chapter's file, and what identifies the file."""
 
@@ -67,7 +81,7 @@ class Submission:
     sha256: str
     saved_at: datetime | None
     cells: tuple[Cell, ...]
-    notes: tuple[str, ...] = ()
+    kernel: Kernel | None = None
 
     @property
     def shown_path(self) -> str:
@@ -99,10 +113,10 @@ class Built:
         """[exercise or "", first line, last line] of the parts that parse, for Runner.load."""
         return [[p.cell.exercise or "", p.start, p.end] for p in self.parts if not p.cell.broken]
 
-    def locate(self, line: int) -> tuple[Cell, int] | None:
+    def locate(self, line: int | None) -> tuple[Cell, int] | None:
         """The cell and the line within it (from 1) of a line of the built file."""
         for part in self.parts:
-            if part.start <= line <= part.end:
+            if line is not None and part.start <= line <= part.end:
                 return part.cell, line - part.start + 1
         return None
 
@@ -173,10 +187,9 @@ def problem_with(submission: Submission, exercise_id: str) -> tuple[str, str] | 
             "take the cell from a fresh copy of the chapter"
         )
     if len(cells) > 1:
-        numbers = " and ".join(str(cell.number) for cell in cells)
         return "error", (
-            f"cells {numbers} both begin with `#| exercise {exercise_id}`: keep one, and remove "
-            "the mark from the other"
+            f"{len(cells)} cells begin with `#| exercise {exercise_id}`: keep one, and remove the "
+            "mark from the others"
         )
     return _unparsable(cells[0]) or _borrowed(cells[0], submission.chapter)
 
@@ -244,8 +257,7 @@ def _unparsable(cell: Cell) -> tuple[str, str] | None:
     text = [*cell.source.split("\n"), ""][line - 1].strip()
     magic = " (notebook magics do not belong in an exercise)" if text[:1] in ("%", "!") else ""
     return "error", (
-        f"cell {cell.number} does not parse: line {line}, {getattr(error, 'msg', error)}: "
-        f"{text!r}{magic}"
+        f"{cell.title} does not parse: line {line}, {getattr(error, 'msg', error)}: {text!r}{magic}"
     )
 
 
@@ -258,7 +270,7 @@ def _borrowed(cell: Cell, chapter: Chapter) -> tuple[str, str] | None:
             modules = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
         if own & set(modules):
             return "error", (
-                f"cell {cell.number}, line {node.lineno} imports the chapter's own solution: "
+                f"{cell.title}, line {node.lineno}, imports the chapter's own solution: "
                 f"write it yourself, or read it with `python -m course solution {cell.exercise}`"
             )
     return None

@@ -95,7 +95,8 @@ def _arguments(args: tuple, kwargs: dict) -> str:
 
 def _shown(value, limit: int = 160) -> str:
     text = repr(_summary(value))
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]} … {text[-half:]}"  # the last matters
 
 
 def _summary(value):

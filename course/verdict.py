@@ -12,9 +12,9 @@ LABEL = 9
 
 def render(verdict: Verdict, submission: Submission, hints_left: int) -> str:
     """The whole message, as plain text."""
-    lines = [_headline(verdict)]
+    lines = [headline(verdict)]
     lines += _field("judged", _identity(submission))
-    for note in submission.notes:
+    for note in _notes(submission, verdict):
         lines += _field("note", note)
     if verdict.status == "passed":
         lines += _field("passed", f"public checks, all {verdict.cases} (seed {verdict.seed})")
@@ -34,7 +34,8 @@ def no_file(chapter: Chapter, problem: Exception) -> str:
     return f"chapter {chapter.number}  nothing to judge\n" + "\n".join(_field("why", str(problem)))
 
 
-def _headline(verdict: Verdict) -> str:
+def headline(verdict: Verdict) -> str:
+    """Exercise, outcome and points on one line."""
     exercise = verdict.exercise
     words = {"failed": "not right yet", "error": "cannot be judged", "missing": "missing"}
     status = words.get(verdict.status, verdict.status)
@@ -45,7 +46,25 @@ def _headline(verdict: Verdict) -> str:
 def _identity(submission: Submission) -> str:
     saved = submission.saved_at
     when = f"saved {saved:%Y-%m-%d %H:%M:%S}" if saved else "not saved"
-    return f"{submission.shown_path}, {when}, SHA-256 {submission.sha256[:16]}…"
+    file = f"{submission.shown_path}, {when}, SHA-256 {submission.sha256[:16]}…"
+    return f"as run in this kernel; file {file}" if submission.kernel else file
+
+
+def _notes(submission: Submission, verdict: Verdict) -> list[str]:
+    kernel, notes = submission.kernel, []
+    if kernel is None:
+        return notes
+    if kernel.no_file:
+        notes.append(f"judged from the cells run in this kernel alone, since {kernel.no_file}")
+    used = (verdict.exercise.id, *submission.chapter.all_needs(verdict.exercise))
+    stale = [exercise for exercise in kernel.stale if exercise in used]
+    if stale:
+        notes.append(f"not run in this kernel, so read from the file: {', '.join(stale)}")
+    if kernel.differ:
+        notes.append(
+            f"the file is not what you ran ({', '.join(kernel.differ)}): save the notebook"
+        )
+    return notes
 
 
 def _explain(verdict: Verdict) -> list[str]:

@@ -95,7 +95,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, q_positions: Tensor, k_positions:
 
     Args:
         q: [B, H, T, D].
-        k, v: [B, KV, S, D]; H is a multiple of KV, and query head h uses key/value head
+        k, v: [B, KV, S, D], finite, in the dtype of q; H is a multiple of KV, and query head h uses key/value head
             h // (H / KV): neighbours share.
         q_positions: [B, T] integers, -1 where padded.
         k_positions: [B, S] integers, -1 where padded or never written.
@@ -211,11 +211,11 @@ class Llama:
         the largest matrix of all.
 
         Args:
-            tokens: [B, T] integers.
+            tokens: [B, T] integers. What stands where the position is -1 may be any number.
             positions: [B, T] integers, each token's place in its own sequence; -1 is padding,
                 which may stand anywhere, and changes no other token's logits.
-            cache: where the keys and values of earlier tokens are, and these will be. Without
-                one, the tokens see only each other.
+            cache: where the keys and values of earlier tokens are, and these will be; in the
+                dtype of the weights. Without one, the tokens see only each other.
             rows: [B] integers, the cache row of each sequence. Default 0, 1, ..., B - 1.
             every_position: logits for all T columns instead of one a sequence.
 

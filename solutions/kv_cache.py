@@ -86,7 +86,7 @@ class KVCache:
         self.reserved[row] = max(length, int(self.reserved[row]))
 
     def write(self, layer: int, rows: Tensor, positions: Tensor, k: Tensor, v: Tensor) -> None:
-        """Store the keys and values of new tokens, each at its own position.
+        """Store the keys and values of new tokens, each at its own position, in the cache's dtype.
 
         A position may be written again: the newer value replaces the older. The lengths of the
         rows become the highest position ever written since the row was freed, plus 1.
@@ -95,7 +95,7 @@ class KVCache:
             layer: which layer's keys and values these are.
             rows: [B] integers, the row of each sequence.
             positions: [B, T] integers; nothing is stored where it is -1.
-            k, v: [B, KV, T, D].
+            k, v: [B, KV, T, D], of any floating dtype.
 
         Errors: CacheFull when a position lies outside what its row has reserved. On an error
         nothing has been stored.

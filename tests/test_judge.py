@@ -80,7 +80,7 @@ def test_a_renamed_function_is_named(submit, solved):
 def test_two_cells_for_one_exercise_are_refused(submit, solved):
     cell = source_of(solved, "4.1")
     result = judged(submit(solved, ex4_4=cell), "4.1")
-    assert "both begin with" in result.reason
+    assert "2 cells begin with" in result.reason
 
 
 def test_importing_the_reference_is_not_an_answer(submit, solved):

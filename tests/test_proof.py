@@ -58,7 +58,9 @@ def test_a_misconception_fails_its_exercise_and_is_named(chapter: Chapter, wrong
     for seed in SEEDS:
         found = outcomes(chapter, wrong.exercise, reference_runner(chapter, wrong), seed)
         assert any(outcome.error for outcome in found), f"nothing fails with seed {seed}"
-        assert likely_cause(chapter, found, seed) is wrong
+        cause, shown = likely_cause(chapter, found, seed)
+        assert cause is wrong
+        assert shown.error
 
 
 @each_exercise

@@ -35,6 +35,8 @@ from solutions.loader import load_weights, read_config
 
 text, config = Text(MODEL), read_config(MODEL)
 weights = load_weights(MODEL, config)
+for name, value in vars(config).items():
+    print(f"config.{name} = {value}")
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"  # safe for colour-blind eyes
 
 # %%
@@ -537,6 +539,7 @@ print(f"openings in the decoded text: {shown}, of which the user typed {shown - 
 #
 # Forward, take the highest logit, append, repeat, until an end token or the limit. With a cache
 # the first forward takes the whole prompt (prefill), each later one a single token (decode).
+# `room_for` is given: it clamps, and raises what has to be raised.
 
 # %%
 # include: Generation

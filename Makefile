@@ -28,7 +28,8 @@ ARGS =
 help:
 	@echo 'AI Engineering from Scratch. Type make and one of:'
 	@echo
-	@echo '  make start CH=4            open chapter 4 in JupyterLab (sets everything up the first time)'
+	@echo '  make start CH=4            open chapter 4 in JupyterLab, and set everything up the first time'
+	@echo '                             (no CH: the first chapter that is not finished)'
 	@echo '  make check EX=4.2          judge your exercise 4.2 (no EX: every exercise you have begun)'
 	@echo '  make hint EX=4.2           the next hint for exercise 4.2'
 	@echo '  make solution EX=4.2       show a solution of exercise 4.2 (asks once)'

@@ -150,6 +150,8 @@ def _lines_or_ticks(stream):
 def _show(lines, log) -> None:
     """Copy pip's lines to the log; on a terminal, say on one line what it does, and how long."""
     started, step, live = time.monotonic(), "starting", sys.stdout.isatty()
+    if not live:
+        print(f"pip installs the packages; its output goes to {LOG}", flush=True)
     width = shutil.get_terminal_size().columns - 1
     for line in lines:
         if line is not None:

@@ -76,7 +76,15 @@ def _lab(path: Path, arguments: list[str]) -> int:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         arguments = ["--allow-root", *arguments]
-    command = [sys.executable, "-m", "jupyterlab", str(path), *arguments]
+    root = ROOT if path.is_relative_to(ROOT) else path.parent  # what its file browser shows
+    command = [
+        *(sys.executable, "-m", "jupyterlab"),
+        f"--ServerApp.root_dir={root}",
+        f"--LabApp.default_url=/lab/tree/{path.relative_to(root).as_posix()}",
+        "--ServerApp.log_level=WARN",  # the address is still printed
+        "--LanguageServerManager.autodetect=False",
+        *arguments,
+    ]
     try:
         return subprocess.run(command, env=environment, cwd=ROOT, check=False).returncode
     except KeyboardInterrupt:

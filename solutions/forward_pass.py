@@ -95,8 +95,8 @@ def attention(q: Tensor, k: Tensor, v: Tensor, q_positions: Tensor, k_positions:
 
     Args:
         q: [B, H, T, D].
-        k, v: [B, KV, S, D], finite, in the dtype of q; H is a multiple of KV, and query head h uses key/value head
-            h // (H / KV): neighbours share.
+        k, v: [B, KV, S, D], finite, in the dtype of q; H is a multiple of KV, and query head h
+            uses key/value head h // (H / KV): neighbours share.
         q_positions: [B, T] integers, -1 where padded.
         k_positions: [B, S] integers, -1 where padded or never written.
 

@@ -75,7 +75,10 @@ def test_every_exercise_has_what_a_learner_needs(chapter: Chapter, exercise: Exe
     assert all(case.run.__doc__ for case in cases)
     readme = (chapter.folder / "README.md").read_text(encoding="utf-8")
     assert exercise.section in anchors(readme)
-    assert f"make check EX={exercise.id}" in readme
+    functions = ", ".join(f"`{name}`" for name in exercise.functions)
+    row = f"| {exercise.id} {exercise.title} | {functions} | `work/{chapter.name}.ipynb` "
+    row += f"| {exercise.points} | {exercise.minutes} | `make check EX={exercise.id}` |"
+    assert row in readme
 
 
 @pytest.mark.parametrize("chapter", chapters(), ids=lambda c: c.name)

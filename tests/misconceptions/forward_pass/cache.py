@@ -102,6 +102,20 @@ def counted_lengths(self, layer, rows, positions, k, v):
 
 
 @misconception("4.5", "KVCache.write")
+def counted_past_the_end(self, layer, rows, positions, k, v):
+    """You add the number of new tokens to the length, in every layer again, so that it passes the
+    end of the row. The length is the highest position ever written, plus 1.
+    """
+    batch, column = (positions >= 0).nonzero(as_tuple=True)
+    row, slot = rows[batch], positions[batch, column]
+    if bool((slot >= self.reserved[row]).any()):
+        raise CacheFull("not reserved")
+    self.keys[layer][row, :, slot] = k[batch, :, column].to(self.keys.dtype)
+    self.values[layer][row, :, slot] = v[batch, :, column].to(self.values.dtype)
+    self.lengths += torch.bincount(row, minlength=self.rows)
+
+
+@misconception("4.5", "KVCache.write")
 def length_of_the_last_write(self, layer, rows, positions, k, v):
     """You set the length to the last position written, even when the row already reached further.
     It is the highest position ever written, plus 1.

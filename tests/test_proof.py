@@ -78,7 +78,7 @@ def test_every_exercise_has_what_a_learner_needs(chapter: Chapter, exercise: Exe
     functions = ", ".join(f"`{name}`" for name in exercise.functions)
     row = f"| {exercise.id} {exercise.title} | {functions} | `work/{chapter.name}.ipynb` "
     row += f"| {exercise.points} | {exercise.minutes} | `make check EX={exercise.id}` |"
-    assert row in readme
+    assert row in re.sub(r" \(after [^)]+\) \|", " |", readme)
 
 
 @pytest.mark.parametrize("chapter", chapters(), ids=lambda c: c.name)

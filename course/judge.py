@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from course import notebooks
 from course.cases import Case, cases_of
 from course.likely import likely_cause
+from course.loading import Unusable, load, place
 from course.manifest import Chapter, Exercise
-from course.remote import SPARE, Gone, Remote
+from course.remote import Gone, Remote
 from course.submission import Built, Submission, build, problem_with
 from course.trial import Outcome, run_cases
 from course.wire import Raised
@@ -58,11 +59,13 @@ def judge(submission: Submission, exercise: Exercise, seed: int) -> Verdict:
         return Verdict(exercise, problem[0], seed, reason=problem[1])
     if notebooks.untouched(submission.chapter, exercise, submission.answers(exercise.id)[0].source):
         return _not_attempted(exercise, seed)
-    remote = SPARE.take()
+    built = build(submission)
     try:
-        return _judge_with(remote, submission, exercise, seed)
-    except Gone as gone:
-        return Verdict(exercise, "error", seed, reason=str(gone))
+        remote = load(submission, built, exercise)
+    except (Unusable, Gone) as problem:
+        return Verdict(exercise, "error", seed, reason=str(problem))
+    try:
+        return _judge_with(remote, submission, built, exercise, seed)
     finally:
         remote.close()
 
@@ -79,13 +82,10 @@ def _problem(submission: Submission, exercise: Exercise) -> tuple[str, str] | No
     return None
 
 
-def _judge_with(remote: Remote, submission: Submission, exercise: Exercise, seed: int) -> Verdict:
+def _judge_with(
+    remote: Remote, submission: Submission, built: Built, exercise: Exercise, seed: int
+) -> Verdict:
     chapter = submission.chapter
-    built = build(submission)
-    loaded = remote.load(str(built.path), built.runnable(), chapter.scenarios)
-    reason = _unusable(loaded, submission, built, exercise)
-    if reason:
-        return Verdict(exercise, "error", seed, reason=reason)
     remote.limit(SECONDS)
     outcomes = _run(remote, chapter, exercise, seed)
     failed = [outcome for outcome in outcomes if outcome.error]
@@ -121,17 +121,6 @@ def _is_gone(outcomes: list[Outcome]) -> bool:
     return isinstance(outcomes[-1].error, Gone)
 
 
-def _unusable(loaded: dict, submission: Submission, built: Built, exercise: Exercise) -> str:
-    """Why the exercise's cell cannot be called; empty when it can."""
-    broken = loaded["errors"].get(exercise.id) or loaded["errors"].get("")
-    if broken:
-        return f"the cell does not run: {broken}{_at(submission, built, broken.line)}"
-    missing = [name for name in exercise.functions if name not in loaded["names"]]
-    if missing:
-        return f"its cell does not define {', '.join(missing)}: was it renamed?"
-    return ""
-
-
 def _rests_on_a_fault(
     remote: Remote, submission: Submission, built: Built, shown: Outcome, exercise: Exercise, seed
 ) -> str:
@@ -157,7 +146,7 @@ def _is_unwritten(error: Exception, exercise: Exercise) -> bool:
     return (
         isinstance(error, Raised)
         and error.not_attempted
-        and error.message.startswith(f"exercise {exercise.id}:")
+        and (not error.message or error.message.startswith(f"exercise {exercise.id}:"))
     )
 
 
@@ -167,35 +156,30 @@ def _failure(
     error = outcome.error
     call = outcome.learner.trace[-1][0] if outcome.learner.trace else ""
     if isinstance(error, Raised):
-        message, line = _say_raised(error), error.line
+        message, line = _say_raised(error, submission), error.line
     else:
         message, line = str(error), _line_of(built, call.split("(")[0], exercise)
-    place = _at(submission, built, line).removeprefix(", at ")
-    return Failure(outcome.case.name, outcome.case.promise, message, call, place, likely)
+    where = place(submission, built, line)
+    return Failure(outcome.case.name, outcome.case.promise, message, call, where, likely)
 
 
-def _say_raised(error: Raised) -> str:
+def _say_raised(error: Raised, submission: Submission) -> str:
     if error.not_attempted:
         return f"not written yet: {error.message or 'NotImplementedError'}"
-    return f"it raised {error.kind}: {' '.join(error.message.split())}"
+    said = f"it raised {error.kind}: {' '.join(error.message.split())}"
+    unknown = re.match(r"name '(\w+)' is not defined", error.message)
+    if unknown and unknown[1] in submission.elsewhere:
+        return f"{said}; {submission.elsewhere[unknown[1]]}"
+    return said
 
 
 def _line_of(built: Built, called: str, exercise: Exercise) -> int | None:
     """Where the function that was called, or the exercise's first one, is defined."""
     lines = built.path.read_text(encoding="utf-8").split("\n")
     for name in (called, *exercise.functions):
-        for number, line in enumerate(lines, 1):
-            if re.match(rf"\s*(def|class) {name}\b", line):
-                return number
+        found = [
+            n for n, line in enumerate(lines, 1) if re.match(rf"\s*(def|class) {name}\b", line)
+        ]
+        if found:
+            return found[-1]  # a later definition replaces an earlier one
     return None
-
-
-def _at(submission: Submission, built: Built, line: int | None) -> str:
-    found = built.locate(line)
-    if not found:
-        return ""
-    cell, within = found
-    source = cell.source.split("\n")[within - 1].strip()
-    if submission.path.suffix == ".py":
-        return f", at {submission.shown_path}, line {cell.first_line + within - 1}: {source}"
-    return f", at {submission.shown_path}, {cell.title}, line {within}: {source}"

@@ -87,7 +87,7 @@ def _alike(a, b) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, Raised):
-        return a.kind == b.kind
+        return (a.kind, a.message) == (b.kind, b.message)
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(_alike, a, b))
     if isinstance(a, dict):

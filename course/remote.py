@@ -3,10 +3,12 @@
 import contextlib
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import dataclass
 
 from course import wire
 from course.paths import ROOT
@@ -16,6 +18,13 @@ START_SECONDS = 120  # to import torch, on a slow disk
 
 class Gone(Exception):
     """The worker ended or was ended; the message says why, in the learner's terms."""
+
+
+@dataclass(frozen=True)
+class _Lost:
+    """In place of an answer: why there will be none."""
+
+    error: Exception
 
 
 class Remote:
@@ -30,15 +39,24 @@ class Remote:
             stderr=subprocess.DEVNULL,
             cwd=ROOT,
             env=environment,
+            start_new_session=os.name == "posix",  # so that its children can be ended with it
         )
         self.answers: queue.SimpleQueue = queue.SimpleQueue()
         self.seconds_left = float("inf")
         self.ready = False
         threading.Thread(target=self._read, daemon=True).start()
 
-    def load(self, path: str, parts: list, scenarios: str) -> dict:
-        """Load a built module; see Runner.load."""
-        return self.ask({"do": "load", "path": path, "parts": parts, "scenarios": scenarios})
+    def open(self, path: str, scenarios: str) -> None:
+        """See Runner.open."""
+        self.ask({"do": "open", "path": path, "scenarios": scenarios})
+
+    def run_cell(self, start: int, end: int) -> wire.Raised | None:
+        """See Runner.run_cell."""
+        return self.ask({"do": "cell", "start": start, "end": end})
+
+    def names(self) -> list[str]:
+        """See Runner.names."""
+        return self.ask({"do": "names"})
 
     def limit(self, seconds: float) -> None:
         """From now on, all answers together may take this long."""
@@ -62,21 +80,34 @@ class Remote:
         return reply
 
     def close(self) -> None:
-        """End the worker, whatever it is doing."""
-        self.process.kill()
+        """End the worker and what it started, whatever they are doing."""
+        self._kill()
         self.process.wait()
-        self.process.stdin.close()
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+
+    def _kill(self) -> None:
+        if os.name != "posix":
+            self.process.kill()
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def _wait(self, seconds: float, reason: str):
         try:
             reply = self.answers.get(timeout=max(seconds, 0))
         except queue.Empty:
-            self.process.kill()
+            self._kill()
             raise Gone(reason) from None
-        if isinstance(reply, Exception):
-            self.process.kill()
-            code = self.process.wait()
+        if isinstance(reply, _Lost) and isinstance(reply.error, EOFError | OSError):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)  # so that the code is its own, not that of our kill
+            code = self.process.poll()
+            self._kill()
             raise Gone(f"it ended the Python process (exit code {code})") from None
+        if isinstance(reply, _Lost):
+            self._kill()
+            raise Gone(f"its answer cannot be read ({type(reply.error).__name__})") from None
         return reply
 
     def _read(self) -> None:
@@ -85,7 +116,7 @@ class Remote:
             while True:
                 self.answers.put(wire.receive(self.process.stdout))
         except Exception as error:  # EOF, or bytes that are no message: either way it is over
-            self.answers.put(error)
+            self.answers.put(_Lost(error))
 
 
 class Spare:

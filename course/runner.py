@@ -28,32 +28,28 @@ class Runner:
         self.path = ""
         self.scenarios = None
 
-    def load(self, path: str, parts: list, scenarios: str) -> dict:
-        """Run the cells of a built module one after the other in one namespace.
-
-        Args:
-            path: the built file.
-            parts: [exercise or "", first line, last line] of each cell.
-            scenarios: the module with the scenario functions.
-
-        Returns:
-            {"errors": {exercise or "": Raised}, "names": what the module now defines}. Cells
-            without an error have run.
-        """
+    def open(self, path: str, scenarios: str) -> None:
+        """Begin with an empty module, whose cells are lines of the built file at path."""
         self.path = path
         self.module.__file__ = path
         sys.modules[self.module.__name__] = self.module  # dataclasses look their module up
         linecache.checkcache(path)
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-        errors = {}
-        for exercise, start, end in parts:
-            source = "\n" * (start - 1) + "\n".join(lines[start - 1 : end])
-            try:
-                exec(compile(source, path, "exec", dont_inherit=True), vars(self.module))
-            except BaseException as error:
-                errors[exercise] = self._raised(error)
         self.scenarios = importlib.import_module(scenarios)
-        return {"errors": errors, "names": list(vars(self.module))}
+
+    def run_cell(self, start: int, end: int) -> Raised | None:
+        """Run the lines start to end of the built file; what they raised, or None."""
+        lines = Path(self.path).read_text(encoding="utf-8").split("\n")
+        source = "\n" * (start - 1) + "\n".join(lines[start - 1 : end])
+        try:
+            with contextlib.redirect_stdout(_Capped()):
+                exec(compile(source, self.path, "exec", dont_inherit=True), vars(self.module))
+        except BaseException as error:
+            return self._raised(error)
+        return None
+
+    def names(self) -> list[str]:
+        """What the module defines so far."""
+        return [name for name in vars(self.module) if type(name) is str]
 
     def load_source(self, source: str, scenarios: str) -> None:
         """Run code of ours; what it raises is raised."""
@@ -92,12 +88,25 @@ class Runner:
         own = [frame.lineno for frame in frames if frame.filename == self.path]
         line = own[-1] if own else getattr(error, "lineno", None)
         kinds = [kind.__name__ for kind in type(error).__mro__]
-        not_attempted = isinstance(error, NotImplementedError)
-        return Raised(kinds[0], kinds, str(error)[:2000], line, not_attempted)
+        message = _text_of(error)
+        bare = not message or message.startswith("exercise ")  # as we hand it out, or shorter
+        unwritten = isinstance(error, NotImplementedError) and bare
+        return Raised(kinds[0], kinds, message, line, unwritten)
+
+
+def _text_of(error: BaseException) -> str:
+    """The message of an exception, even of one that cannot say it."""
+    try:
+        return str(error)[:2000]
+    except BaseException:
+        return "(its message cannot be shown)"
 
 
 class _Capped(io.StringIO):
     """A text buffer that keeps the beginning and forgets the rest."""
+
+    def close(self) -> None:
+        """Code under test may close its stdout; what it printed is still wanted."""
 
     def write(self, text: str) -> int:
         room = PRINT_LIMIT - self.tell()

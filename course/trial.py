@@ -39,7 +39,9 @@ class Learner:
         self.trace.append((call, None))
         request = {"do": do, "name": name, "args": args, "kwargs": kwargs}
         reply = self._backend.answer(request)
-        self.printed += reply.get("printed", "")
+        if "unsendable" in reply:
+            raise Wrong(f"it returned what cannot be compared ({reply['unsendable']})")
+        self.printed += reply["printed"]
         outcome = reply["raised"] if "raised" in reply else reply["value"]
         self.trace[-1] = (call, outcome)
         if "raised" in reply:

@@ -94,7 +94,7 @@ def _field(label: str, text: str) -> list[str]:
     indent = " " * (LABEL + 2)
     first = f"  {label:{LABEL}}"
     lines = []
-    for paragraph in text.split("\n"):
+    for paragraph in "".join(c if c.isprintable() or c == "\n" else " " for c in text).split("\n"):
         lines += textwrap.wrap(
             paragraph,
             WIDTH,

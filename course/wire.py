@@ -14,6 +14,14 @@ import torch
 from torch import Tensor
 
 LIMIT = 256 * 2**20  # bytes; a larger answer is a mistake
+DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (
+        *(torch.float64, torch.float32, torch.float16, torch.bfloat16),
+        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
+        *(torch.complex64, torch.complex128),
+    )
+}  # no other (a quantized one, say) can be built from bytes
 TAG = "$"
 
 
@@ -27,6 +35,9 @@ class Opaque:
 
     type: str
     repr: str
+
+    def __repr__(self) -> str:
+        return f"<{self.type}: {self.repr}>"
 
 
 @dataclasses.dataclass
@@ -89,15 +100,15 @@ def _exactly(stream: BinaryIO, size: int) -> bytes:
 def _pack(value, blobs: list[bytes]):
     if value is None or type(value) in (bool, int, float, str):
         return value
-    if type(value) is list:
+    if isinstance(value, list):
         return [_pack(item, blobs) for item in value]
     if isinstance(value, Tensor):
         return _pack_tensor(value, blobs)
     if isinstance(value, np.generic):
-        return {TAG: "object", "type": type(value).__name__, "repr": repr(value)[:200]}
+        return _pack_opaque(value)
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return {TAG: "tuple", "items": [_pack(item, blobs) for item in value]}
-    if isinstance(value, dict):
+    if isinstance(value, dict) and all(type(key) in (int, float, str, bool) for key in value):
         items = [[_pack(k, blobs), _pack(v, blobs)] for k, v in value.items()]
         return {TAG: "dict", "items": items}
     fields = _fields(value)
@@ -105,6 +116,10 @@ def _pack(value, blobs: list[bytes]):
         packed = {name: _pack(field, blobs) for name, field in fields.items()}
         tag = "raised" if isinstance(value, Raised) else "record"
         return {TAG: tag, "type": type(value).__name__, "fields": packed}
+    return _pack_opaque(value)
+
+
+def _pack_opaque(value) -> dict:
     return {TAG: "object", "type": type(value).__name__, "repr": repr(value)[:200]}
 
 
@@ -119,9 +134,13 @@ def _fields(value) -> dict | None:
 
 
 def _pack_tensor(tensor: Tensor, blobs: list[bytes]) -> dict:
-    flat = tensor.detach().cpu().contiguous().reshape(-1)
-    blobs.append(flat.view(torch.uint8).numpy().tobytes())
     dtype = str(tensor.dtype).removeprefix("torch.")
+    if dtype not in DTYPES or tensor.layout is not torch.strided or tensor.is_meta:
+        return _pack_opaque(tensor)
+    if tensor.nbytes > LIMIT:
+        raise TooLarge(f"a tensor of {tensor.nbytes} bytes; the limit is {LIMIT}")
+    flat = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    blobs.append(flat.view(torch.uint8).numpy().tobytes())
     return {TAG: "tensor", "dtype": dtype, "shape": list(tensor.shape), "size": len(blobs[-1])}
 
 
@@ -158,15 +177,8 @@ def _take_list(values: list, blob: memoryview, at: int) -> tuple[list, int]:
 
 
 def _take_tensor(value: dict, blob: memoryview, at: int) -> tuple[Tensor, int]:
-    dtype = _dtype(value["dtype"])
+    dtype = DTYPES[value["dtype"]]
     data = bytearray(blob[at : at + value["size"]])
     if not data:
         return torch.empty(value["shape"], dtype=dtype), at
     return torch.frombuffer(data, dtype=dtype).reshape(value["shape"]), at + value["size"]
-
-
-def _dtype(name: str) -> torch.dtype:
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype):
-        raise ValueError(f"no dtype {name!r}")
-    return dtype

@@ -5,7 +5,6 @@ nothing that the code did to its process (a patched library, a closed file) outl
 """
 
 import os
-import sys
 
 import torch
 
@@ -16,10 +15,11 @@ from course.runner import Runner
 def main() -> None:
     """Answer until the judge closes the pipe."""
     torch.set_num_threads(1)  # small tensors; and the judge needs a core
-    requests = sys.stdin.buffer
+    requests = os.fdopen(os.dup(0), "rb")  # the code under test may close 0 and 1: these are ours
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints past sys.stdout cannot garble the answers
-    sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115 - lives as long as we do
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):
+        os.dup2(nothing, stream)  # what prints past sys.stdout cannot garble the answers
     runner = Runner()
     wire.send(answers, "ready")
     while True:
@@ -30,18 +30,21 @@ def main() -> None:
         _reply(answers, _handle(runner, request))
 
 
-def _handle(runner: Runner, request: dict) -> dict:
-    if request["do"] == "load":
-        return runner.load(request["path"], request["parts"], request["scenarios"])
+def _handle(runner: Runner, request: dict):
+    if request["do"] == "open":
+        return runner.open(request["path"], request["scenarios"])
+    if request["do"] == "cell":
+        return runner.run_cell(request["start"], request["end"])
+    if request["do"] == "names":
+        return runner.names()
     return runner.answer(request)
 
 
 def _reply(answers, reply) -> None:
     try:
         wire.send(answers, reply)
-    except Exception as error:  # what cannot be sent is the learner's answer, not our failure
-        raised = wire.Raised("Unsendable", ["Unsendable", "Exception"], str(error)[:500])
-        wire.send(answers, {"raised": raised, "printed": ""})
+    except BaseException as error:  # what cannot be sent is the learner's answer, not our failure
+        wire.send(answers, {"unsendable": f"{type(error).__name__}: {str(error)[:300]}"})
 
 
 if __name__ == "__main__":

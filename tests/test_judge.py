@@ -1,6 +1,7 @@
 """A whole verdict, with the learner's code in its own process."""
 
 import ast
+import copy
 import inspect
 
 import pytest
@@ -120,6 +121,52 @@ def test_a_loop_without_an_end_is_stopped(submit, untouched, monkeypatch):
     result = judged(submit(untouched, ex4_1=cell), "4.1")
     assert result.points == 0
     assert "did not finish in time" in (result.failure.message if result.failure else result.reason)
+
+
+@pytest.mark.parametrize("harm", ["while True: pass", "import os; os._exit(3)"])
+def test_a_cell_that_never_ends_costs_the_others_nothing(submit, solved, monkeypatch, harm):
+    monkeypatch.setattr("course.loading.SECONDS", 8.0)
+    submission = submit(solved, ex4_7=source_of(solved, "4.7") + f"\n{harm}")
+    assert judged(submission, "4.4").status == "passed"
+    own = judged(submission, "4.7")
+    assert own.status == "error"
+    assert "the cell of exercise 4.7 does not run" in own.reason
+
+
+def test_an_exercise_below_that_does_not_run_is_named(submit, solved):
+    submission = submit(solved, ex4_2=source_of(solved, "4.2") + "\n1 / 0")
+    reason = judged(submission, "4.6").reason
+    assert "the cell of exercise 4.2 does not run: it raised ZeroDivisionError" in reason
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("import torch; return torch.quantize_per_tensor(x, 0.1, 0, torch.qint8)", "a Tensor"),
+        ("import os; os.close(0); os.close(1); return x * weight", "differs"),
+        ("import sys; sys.stdout.close(); return x * weight", "differs"),
+        ("return {(1, 2): x}", "a dict"),
+        ("return 10 ** 10000", "what cannot be compared"),
+        ("raise type('Odd', (Exception,), {'__str__': lambda self: 1 / 0})()", "it raised Odd"),
+        ("raise NotImplementedError('bf16 not yet')", "it raised NotImplementedError: bf16"),
+        ("print('\\x1b[2J'); return x", "differs"),
+    ],
+)
+def test_odd_answers_are_judged_like_others(submit, untouched, body, reason):
+    cell = f"#| exercise 4.1\ndef rms_norm(x, weight, eps):\n    {body}"
+    submission = submit(untouched, ex4_1=cell)
+    result = judged(submission, "4.1")
+    assert result.points == 0
+    assert reason in result.failure.message
+    assert "\x1b" not in verdict.render(result, submission, 3)
+
+
+def test_a_helper_in_an_unmarked_cell_is_found(submit, untouched):
+    cell = "#| exercise 4.1\ndef rms_norm(x, weight, eps):\n    return helper(x)"
+    notebook = copy.deepcopy(untouched)
+    notebook["cells"][1]["source"] = ["def helper(x): return x\n"]
+    result = judged(submit(notebook, ex4_1=cell), "4.1")
+    assert "only marked cells" in result.failure.message
 
 
 def test_interleaved_pairs_are_told_exactly_that(submit, solved):

@@ -34,7 +34,7 @@ def build(chapter: manifest.Chapter) -> int:
 def check(chapter: manifest.Chapter) -> int:
     """Compare the committed notebook with a rebuild; 1 when they differ."""
     path = notebooks.committed(chapter)
-    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    old = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     new = notebooks.dump(notebooks.build_notebook(chapter))
     if old == new:
         print(f"{path.name} is what its sources make")

@@ -97,9 +97,8 @@ def expect_tensor(got, expected: Tensor, *, atol: float, rtol: float = 0.0, what
 
 
 def expect_equal(got, expected, what: str = "it") -> None:
-    """got is of expected's type and equals it; for ints, strings, bools, None, lists and dicts."""
-    if type(got) is not type(expected):
-        raise Wrong(f"{what} should be {describe(expected)}, but is {describe(got)}")
+    """got equals expected, of the same types at every depth: ints, strings, None, lists, dicts."""
+    _expect_types(got, expected, what)
     if got != expected:
         raise Wrong(f"{what} is {_brief(got)}, expected {_brief(expected)}")
 
@@ -143,6 +142,18 @@ def describe(value) -> str:
 def short(dtype: torch.dtype) -> str:
     """float32 instead of torch.float32."""
     return str(dtype).removeprefix("torch.")
+
+
+def _expect_types(got, expected, what: str) -> None:
+    """Wrong when a part of got is of another type than the same part of expected."""
+    if type(got) is not type(expected):
+        raise Wrong(f"{what} should be {describe(expected)}, but is {describe(got)}")
+    if isinstance(expected, dict):
+        for key in expected.keys() & got.keys():
+            _expect_types(got[key], expected[key], f"{what}[{key!r}]")
+    elif isinstance(expected, list | tuple):
+        for i, (mine, theirs) in enumerate(zip(got, expected, strict=False)):
+            _expect_types(mine, theirs, f"{what}[{i}]")
 
 
 def _brief(value, limit: int = 120) -> str:

@@ -1,12 +1,13 @@
 """The verbs, once the packages are there. Each imports what it needs when it is called."""
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Callable
 
 from course import manifest
-from course.paths import ROOT
+from course.paths import ROOT, in_words
 
 VERBS = """\
   start [N]         open your copy of chapter N in JupyterLab
@@ -25,21 +26,51 @@ VERBS = """\
 
 
 def main(argv: list[str]) -> int:
-    """Run one verb; the exit code."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # a terminal that cannot show an emoji is no error
+    """Run one verb; the exit code. 141, as from the signal, when nobody reads what it prints."""
+    _open_streams()
     verb, rest = (argv[0], argv[1:]) if argv else ("help", [])
+    try:
+        try:
+            return _run(verb, rest)
+        finally:
+            sys.stdout.flush()
+    except manifest.Unknown as problem:
+        print(f"{verb}: {problem}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        _drop_output()
+        return 141
+    except OSError as problem:
+        _drop_output()
+        print(f"{verb}: {in_words(problem)}", file=sys.stderr)
+        return 1
+
+
+def _run(verb: str, rest: list[str]) -> int:
     if verb in {"help", "-h", "--help"}:
         print(f"AI Engineering from Scratch\n\npython -m course VERB\n\n{VERBS}")
         return 0
     if verb not in _VERBS:
-        print(f"there is no verb {verb!r}. There are:\n\n{VERBS}", file=sys.stderr)
+        print(f"there is no verb {verb[:40]!r}. There are:\n\n{VERBS}", file=sys.stderr)
         return 2
+    return _VERBS[verb](rest)
+
+
+def _open_streams() -> None:
+    """A closed stream (`>&-`) becomes one that nobody reads; none stumbles over an emoji."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        getattr(sys, name).reconfigure(errors="replace")
+
+
+def _drop_output() -> None:
+    """What is left in the buffer cannot be written; Python would say so once more at its end."""
     try:
-        return _VERBS[verb](rest)
-    except manifest.Unknown as problem:
-        print(f"{verb}: {problem}", file=sys.stderr)
-        return 2
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
 
 
 def _start(argv: list[str]) -> int:

@@ -1,6 +1,7 @@
 """`python -m course generate "Once upon a time"`: text from the real model, with its speed."""
 
 import argparse
+import re
 import sys
 import time
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ import torch
 
 from course.assemble import Engine, assemble
 from course.model import ModelError, ensure_model
+from course.paths import folder_argument
 
 
 @dataclass
@@ -124,13 +126,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--chat", action="store_true", help="put the prompt in the chat template")
     parser.add_argument("--raw-ids", action="store_true", help="print token ids instead of text")
-    parser.add_argument("--model", type=Path, metavar="DIR", help="another checkpoint folder")
+    parser.add_argument(
+        "--model", type=folder_argument, metavar="DIR", help="another checkpoint folder"
+    )
     return parser
 
 
 def _at_least_one(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not {text!r}")
+    if not re.fullmatch(r"0*[1-9][0-9]{0,8}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not {text[:20]!r}")
     return int(text)
 
 

@@ -4,17 +4,10 @@ import hashlib
 from dataclasses import replace
 from pathlib import Path
 
+from course.cells import Cell, Raw, SubmissionError, marked, near_misses, unmarked_names
 from course.manifest import Chapter
 from course.paths import WORK
-from course.submission import (
-    Cell,
-    Kernel,
-    Submission,
-    SubmissionError,
-    find_submission,
-    marked_cells,
-    read_submission,
-)
+from course.submission import Kernel, Submission, find_submission, read_submission
 
 
 def live_submission(chapter: Chapter, executed: list[str], folder: Path = WORK) -> Submission:
@@ -25,19 +18,30 @@ def live_submission(chapter: Chapter, executed: list[str], folder: Path = WORK) 
 
     Errors: SubmissionError when no marked cell was run and there is no file to judge.
     """
-    live = {cell.key: cell for cell in marked_cells((source, 0, 1) for source in executed)}
-    live = {key: cell for key, cell in live.items() if _belongs(cell, chapter)}
+    raw = [Raw(source, 0, origin="kernel") for source in executed]
+    live = {cell.key: cell for cell in marked(raw) if _belongs(cell, chapter)}
     try:
         saved = read_submission(chapter, find_submission(chapter, folder))
     except SubmissionError as problem:
         if not live:
             raise
-        return _without_file(chapter, tuple(live.values()), folder, problem)
+        saved = _without_file(chapter, tuple(live.values()), folder, problem)
+    else:
+        saved = _over(saved, live)
+    elsewhere = {**saved.elsewhere, **unmarked_names(raw)}
+    return replace(saved, elsewhere=elsewhere, nearly={**saved.nearly, **near_misses(raw)})
+
+
+def _over(saved: Submission, live: dict[tuple, Cell]) -> Submission:
+    """The saved file with what was run in place of what was saved."""
     cells = tuple(_merge(cell, live) for cell in saved.cells)
     pairs = zip(cells, saved.cells, strict=True)
     differ = tuple(ours.exercise for ours, theirs in pairs if ours != theirs and ours.exercise)
     stale = tuple(cell.exercise for cell in cells if cell.exercise and cell.key not in live)
-    return replace(saved, cells=cells, kernel=Kernel(differ, stale))
+    known = {cell.key for cell in cells}
+    unsaved = tuple(cell for cell in live.values() if cell.exercise and cell.key not in known)
+    differ += tuple(cell.exercise for cell in unsaved)
+    return replace(saved, cells=cells + unsaved, kernel=Kernel(differ, stale))
 
 
 def _belongs(cell: Cell, chapter: Chapter) -> bool:
@@ -52,5 +56,5 @@ def _merge(saved: Cell, live: dict) -> Cell:
 def _without_file(chapter: Chapter, cells: tuple[Cell, ...], folder: Path, problem) -> Submission:
     text = "\n".join(cell.source for cell in cells)
     path = folder / f"{chapter.name}.ipynb"
-    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    sha256 = hashlib.sha256(text.encode(errors="replace")).hexdigest()
     return Submission(chapter, path, sha256, None, cells, Kernel(no_file=str(problem)))

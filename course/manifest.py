@@ -1,5 +1,6 @@
 """The chapters and their exercises, read from chapters/*/chapter.toml: the only list of them."""
 
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -101,23 +102,36 @@ def chapters() -> tuple[Chapter, ...]:
 
 def find_chapter(number: int | str) -> Chapter:
     """The chapter of a number, given as 4, "4", "04" or "04_forward_pass"; Unknown otherwise."""
-    wanted = str(number).split("_")[0].lstrip("0")
+    match = re.fullmatch(r"0*([0-9]{1,3})(_\w*)?", str(number))
+    if not match:
+        raise Unknown(f"{_short(number)} is no chapter: {_its_number(str(number))}")
     for chapter in chapters():
-        if str(chapter.number) == wanted:
+        if str(chapter.number) == match[1]:
             return chapter
     known = ", ".join(str(chapter.number) for chapter in chapters())
-    if not wanted.isdecimal():
-        raise Unknown(f"{number!r} is no chapter and no exercise: write a number, 4 or 4.2")
-    raise Unknown(f"there is no chapter {wanted} yet: there is {known}")
+    raise Unknown(f"there is no chapter {match[1]} yet: there is {known}")
 
 
 def find_exercise(exercise_id: str) -> tuple[Chapter, Exercise]:
     """The chapter and exercise of an id such as "4.2"; Unknown otherwise."""
-    number, dot, rest = str(exercise_id).partition(".")
-    if not (number.isdecimal() and dot and rest.isdecimal()):
-        raise Unknown(f"{exercise_id!r} is not an exercise: write its number, such as 4.2")
-    chapter = find_chapter(number)
-    return chapter, chapter.exercise(f"{int(number)}.{int(rest)}")
+    match = re.fullmatch(r"0*([0-9]{1,3})\.0*([0-9]{1,3})", str(exercise_id))
+    if not match:
+        raise Unknown(f"{_short(exercise_id)} is not an exercise: {_its_number(str(exercise_id))}")
+    chapter = find_chapter(match[1])
+    return chapter, chapter.exercise(f"{match[1]}.{match[2]}")
+
+
+def _short(text: object) -> str:
+    """What was typed, quoted, and cut where it has no end."""
+    return repr(text) if len(str(text)) <= 40 else f"{str(text)[:40]!r}…"
+
+
+def _its_number(typed: str) -> str:
+    """What to write instead of it; a function's name tells which exercise is meant."""
+    for exercise in (e for chapter in chapters() for e in chapter.exercises):
+        if typed in exercise.functions:
+            return f"write the number of its exercise, {exercise.id}"
+    return "write its number, such as 4.2 (or 4 for the whole chapter)"
 
 
 def _read(path: Path) -> Chapter:

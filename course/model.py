@@ -72,7 +72,11 @@ def _parser() -> argparse.ArgumentParser:
         help="the bundled model (default), or the official bf16 checkpoint from the Hub",
     )
     where.add_argument(
-        "--from", dest="folder", type=Path, metavar="DIR", help="a Llama checkpoint on this disk"
+        "--from",
+        dest="folder",
+        type=paths.folder_argument,
+        metavar="DIR",
+        help="a Llama checkpoint on this disk",
     )
     parser.add_argument(
         "--revision", type=_commit, help="another commit of the Hub's checkpoint, 40 digits"
@@ -91,7 +95,7 @@ def _commit(text: str) -> str:
 def _ensure(args: argparse.Namespace) -> Path:
     """The folder the arguments ask for, made if it is not whole."""
     if args.folder is not None:
-        return _ensure_local(args.folder.expanduser().resolve())
+        return _ensure_local(args.folder.resolve())
     if args.source == "hub":
         return _ensure_hub(args.revision)
     return ensure_model()
@@ -105,15 +109,28 @@ def _ensure_local(source: Path) -> Path:
     check_checkpoint(source)
     if source == target.resolve():
         return source
+    _refuse_reserved(target.name, source)
     _refuse_other(target, source)
     _make(target, lambda partial: take_checkpoint(source, partial), ROOM_LINKED, again=True)
     return target
 
 
+def _refuse_reserved(name: str, source: Path) -> None:
+    """Under these names the course looks for what it has made itself."""
+    mine = (paths.GGUF.parent.name, paths.MODEL.name)
+    if not name or name.startswith(".") or name.lower().startswith(mine):
+        raise ModelError(
+            f"a folder named {name!r} would stand where the course keeps files of its own in "
+            f"{paths.MODELS}; give {source} another name."
+        )
+
+
 def _refuse_other(target: Path, source: Path) -> None:
     """Two checkpoints whose folders have one name must not replace each other."""
-    made_from = read_manifest(target)["source"] if is_complete(target) is None else str(source)
-    if not made_from.endswith(str(source)):
+    from course.model_local import origin
+
+    made_from = read_manifest(target)["source"] if is_complete(target) is None else origin(source)
+    if made_from != origin(source):
         raise ModelError(
             f"{target} already holds another model ({made_from}); give {source} another name."
         )
@@ -175,7 +192,10 @@ def _verify(folder: Path) -> None:
     """Hash every file again and compare with the manifest."""
     from tqdm import tqdm
 
-    size = sum(entry["bytes"] for entry in read_manifest(folder)["files"].values())
+    try:
+        size = sum(entry["bytes"] for entry in read_manifest(folder)["files"].values())
+    except ValueError as problem:
+        raise ModelError(f"{folder} has nothing to compare with: {problem}.") from None
     with tqdm(total=size, desc="verifying", unit="B", unit_scale=True, disable=None) as bar:
         reason = verify(folder, bar.update)
     if reason:
@@ -184,6 +204,9 @@ def _verify(folder: Path) -> None:
 
 def _summary(folder: Path) -> str:
     """One line for the end."""
-    manifest = read_manifest(folder)
+    try:
+        manifest = read_manifest(folder)
+    except ValueError:  # put into models/ by hand
+        return f"{folder} is a checkpoint that can be used; licence not checked."
     size = sum(entry["bytes"] for entry in manifest["files"].values())
     return f"{folder} is in place: {size / 1e6:.0f} MB, licence {manifest['licence']}."

@@ -82,12 +82,16 @@ def read_manifest(folder: Path) -> dict:
     """The manifest of a folder. Raises ValueError when it is missing or damaged."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        names = {name: entry["bytes"] for name, entry in manifest["files"].items()}
+        files = list(manifest["files"].values())
+        facts = [manifest["source"], manifest["licence"], *(entry["sha256"] for entry in files)]
+        sizes = [entry["bytes"] for entry in files]
     except FileNotFoundError:
         raise ValueError(f"{MANIFEST} is missing") from None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ValueError(f"{MANIFEST} is damaged") from None
-    if not names or manifest.get("format") != FORMAT:
+    if not all(isinstance(fact, str) for fact in facts) or not all(type(s) is int for s in sizes):
+        raise ValueError(f"{MANIFEST} is damaged")
+    if not files or manifest.get("format") != FORMAT:
         raise ValueError("it was made by another version of this course")
     return manifest
 

@@ -1,7 +1,6 @@
 """A checkpoint that is already on this disk, checked and taken into models/ by links."""
 
 import hashlib
-import json
 import os
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from tqdm import tqdm
 
 from course.model_files import CHUNK, ModelError, write_manifest
 from course.text import Text
+from solutions.config import json_file
 from solutions.loader import INDEX, read_config, stored_tensors, weight_files
 
 OPTIONAL = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", INDEX)
@@ -38,8 +38,13 @@ def take_checkpoint(source: Path, partial: Path) -> None:
     for path in weight_files(source):
         hashes[path.name] = _link(path, partial / path.name)
     hashes |= write_template(partial)
-    about = {"source": f"local checkpoint {source}", "licence": "not checked: a local copy"}
+    about = {"source": origin(source), "licence": "not checked: a local copy"}
     write_manifest(partial, about, hashes)
+
+
+def origin(source: Path) -> str:
+    """How a manifest names the checkpoint that a folder was taken from."""
+    return f"local checkpoint {source}"
 
 
 def _small_files(source: Path) -> list[Path]:
@@ -78,11 +83,23 @@ def write_template(folder: Path) -> dict[str, str]:
     path, config = folder / TEMPLATE, folder / "tokenizer_config.json"
     if path.is_file() or not config.is_file():
         return {}
-    template = json.loads(config.read_text(encoding="utf-8")).get("chat_template")
-    if isinstance(template, list):  # several, each with a name
-        template = {entry["name"]: entry["template"] for entry in template}.get("default")
+    try:
+        template = _template(json_file(config))
+    except ValueError as problem:
+        raise ModelError(f"{problem}; mend it, then run it again.") from None
     if not template:
         return {}
     data = template.encode("utf-8")
     path.write_bytes(data)
     return {TEMPLATE: hashlib.sha256(data).hexdigest()}
+
+
+def _template(config: dict) -> str:
+    """The template in a tokenizer_config.json; empty when there is none."""
+    template = config.get("chat_template")
+    if isinstance(template, list):  # several, each with a name
+        named = [e for e in template if isinstance(e, dict) and e.get("name") == "default"]
+        template = named[0].get("template") if named else None
+    if not isinstance(template, str | None):
+        raise ValueError(f"chat_template in tokenizer_config.json is not text: {template!r:.40}")
+    return template or ""

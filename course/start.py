@@ -1,6 +1,7 @@
 """`python -m course start 4`: a learner's own copy of a chapter, opened in JupyterLab."""
 
 import argparse
+import errno
 import os
 import shlex
 import subprocess
@@ -27,7 +28,7 @@ def main(argv: list[str]) -> int:
     if args.script:
         print(f"Open {shown(path)} in your editor; judge it with `python -m course check`.")
         return 0
-    return _lab(path, shlex.split(args.jupyter_args))
+    return _lab(path, args.jupyter_args)
 
 
 def take_copy(chapter: manifest.Chapter, script: bool = False, folder: Path = WORK) -> Path:
@@ -37,6 +38,8 @@ def take_copy(chapter: manifest.Chapter, script: bool = False, folder: Path = WO
     """
     for suffix in (".ipynb", ".py"):
         mine = folder / f"{chapter.name}{suffix}"
+        if mine.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(mine))
         if mine.exists():
             print(f"Going on with {shown(mine)}")
             if script and suffix == ".ipynb":
@@ -55,8 +58,8 @@ def take_copy(chapter: manifest.Chapter, script: bool = False, folder: Path = WO
     try:
         with file:
             file.write(text)
-    except OSError:
-        path.unlink()  # half of a notebook, and ours
+    except BaseException:
+        path.unlink(missing_ok=True)  # half of a notebook, and ours
         raise
     print(f"Your copy: {shown(path)}")
     return path
@@ -96,8 +99,16 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m course start", description="Open your copy of a chapter in JupyterLab."
     )
     parser.add_argument("chapter", nargs="?", help="its number; default: the first unfinished one")
-    parser.add_argument("--jupyter-args", default="", help="passed on to JupyterLab")
+    parser.add_argument("--jupyter-args", type=_words, default="", help="passed on to JupyterLab")
     parser.add_argument(
         "--script", action="store_true", help="make a .py file for an editor instead"
     )
     return parser
+
+
+def _words(text: str) -> list[str]:
+    """The arguments in one string, as a shell would split them."""
+    try:
+        return shlex.split(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be split: {problem}") from None

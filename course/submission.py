@@ -1,66 +1,29 @@
 """A learner's file as the judge sees it: its marked cells, and the module built from them.
 
-The notebook is the submission. A cell whose first line is `#| exercise 4.2` holds a learner's
-answer; one that begins with `#| provided` holds a definition of ours. All other cells are for
-looking around and never run here. A .py file in percent format (`# %%` between cells) with the
-same marks is as good as a notebook.
+The notebook is the submission. Cells without a mark (course/cells.py) are for looking around and
+never run here.
 """
 
 import ast
 import hashlib
-import json
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from course.cells import (
+    Cell,
+    SubmissionError,
+    marked,
+    near_misses,
+    notebook_cells,
+    script_cells,
+    unmarked_names,
+)
 from course.manifest import Chapter
 from course.paths import ROOT, WORK
 
-MARK = re.compile(r"^#\|[ \t]*(?:exercise[ \t]+(?P<exercise>\d+\.\d+)|provided)\b")
 LARGEST = 20 * 2**20  # bytes; a notebook beyond this carries outputs that do not belong in it
-
-
-class SubmissionError(ValueError):
-    """The file cannot be judged at all; the message says why and what to do."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One marked cell: its source, where it stands, and the exercise it answers (if any)."""
-
-    source: str
-    number: int  # in the file, from 1, counting every cell
-    first_line: int  # of the source, in a .py file; 1 in a notebook
-    exercise: str | None
-
-    @property
-    def title(self) -> str:
-        """How a person finds it: by its mark, since Jupyter shows no cell numbers."""
-        return f"the cell of exercise {self.exercise}" if self.exercise else "a provided cell"
-
-    @property
-    def broken(self) -> Exception | None:
-        """Why it does not parse; None when it does."""
-        try:
-            compile(self.source, "cell", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            return error
-        return None
-
-    @property
-    def key(self) -> tuple:
-        """What makes it the same cell in two versions of a file."""
-        return ("exercise", self.exercise) if self.exercise else ("provided", self.names)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names that its top level defines; none when it does not parse."""
-        if self.broken:
-            return ()
-        body = ast.parse(self.source).body
-        return tuple(name for statement in body for name in _defined(statement))
 
 
 @dataclass(frozen=True)
@@ -82,14 +45,17 @@ class Submission:
     saved_at: datetime | None
     cells: tuple[Cell, ...]
     kernel: Kernel | None = None
+    # By name, that a cell without a mark defines it; by exercise, what is nearly its mark.
+    elsewhere: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    nearly: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def shown_path(self) -> str:
         """The path as a person would type it."""
         return shown(self.path)
 
-    def answers(self, exercise_id: str) -> list[Cell]:
-        """The cells that claim to answer an exercise; one, if all is well."""
+    def answers(self, exercise_id: str | None) -> list[Cell]:
+        """The cells that claim to answer an exercise; one, if all is well. None: the provided."""
         return [cell for cell in self.cells if cell.exercise == exercise_id]
 
 
@@ -143,19 +109,29 @@ def find_submission(chapter: Chapter, folder: Path = WORK) -> Path:
 def read_submission(chapter: Chapter, path: Path) -> Submission:
     """Read a chapter's file.
 
-    Errors: SubmissionError when it is empty, too large, not a notebook, or has no marked cell.
+    Errors: SubmissionError when it cannot be read, is empty, too large, not a notebook, or has no
+    marked cell.
     """
-    data = _bytes(path)
-    cells = tuple(
-        marked_cells(_notebook_cells(data, path) if path.suffix == ".ipynb" else _py(data))
-    )
-    if not cells:
+    try:
+        data, saved_at = _bytes(path), datetime.fromtimestamp(path.stat().st_mtime)
+        raw = notebook_cells(data) if path.suffix == ".ipynb" else script_cells(data)
+    except OSError as problem:
         raise SubmissionError(
-            f"{shown(path)} has no cell that begins with `#| exercise N.M`: the marks tell the "
-            "judge which cells to read; take them from a fresh copy of the chapter"
+            f"{shown(path)} cannot be read ({problem.strerror or problem}): move it away or mend it"
+        ) from problem
+    except SubmissionError as problem:
+        raise SubmissionError(f"{shown(path)} is {problem}") from problem.__cause__
+    cells, nearly = tuple(marked(raw)), near_misses(raw)
+    if not cells:
+        fix = next(iter(nearly.values()), "take the marks from a fresh copy of the chapter")
+        raise SubmissionError(
+            f"{shown(path)} has no cell that begins with `#| exercise N.M`, the mark that tells "
+            f"the judge which cells to read; {fix}"
         )
-    saved_at = datetime.fromtimestamp(path.stat().st_mtime)
-    return Submission(chapter, path, hashlib.sha256(data).hexdigest(), saved_at, cells)
+    sha256 = hashlib.sha256(data).hexdigest()
+    return Submission(
+        chapter, path, sha256, saved_at, cells, elsewhere=unmarked_names(raw), nearly=nearly
+    )
 
 
 def build(submission: Submission, folder: Path = WORK) -> Built:
@@ -174,24 +150,33 @@ def build(submission: Submission, folder: Path = WORK) -> Built:
     text = "\n".join(lines) + "\n"
     path = folder / ".build" / f"{submission.chapter.name}_{_digest(text)}.py"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8", errors="replace")  # half a surrogate does not parse
     return Built(path, tuple(parts))
 
 
 def problem_with(submission: Submission, exercise_id: str) -> tuple[str, str] | None:
     """Why an exercise cannot even be run: (status, reason), or None when it can."""
+    for cell in submission.answers(None):
+        if reason := _spoiled(cell, submission.chapter):
+            return "error", f"{reason}; restore it from a fresh copy of the chapter"
     cells = submission.answers(exercise_id)
     if not cells:
+        fix = submission.nearly.get(exercise_id, "take the cell from a fresh copy of the chapter")
         return "missing", (
             f"{submission.shown_path} has no cell that begins with `#| exercise {exercise_id}`; "
-            "take the cell from a fresh copy of the chapter"
+            f"{fix}"
         )
     if len(cells) > 1:
         return "error", (
             f"{len(cells)} cells begin with `#| exercise {exercise_id}`: keep one, and remove the "
             "mark from the others"
         )
-    return _unparsable(cells[0]) or _borrowed(cells[0], submission.chapter)
+    if reason := _unparsable(cells[0]):
+        return "error", reason
+    if reason := _borrowed(cells[0], submission.chapter):
+        read = f"`python -m course solution {exercise_id}`"
+        return "error", f"{reason}: write it yourself, or read it with {read}"
+    return None
 
 
 def shown(path: Path) -> str:
@@ -204,89 +189,64 @@ def shown(path: Path) -> str:
 
 def _bytes(path: Path) -> bytes:
     size = path.stat().st_size
+    if not path.is_file():
+        raise SubmissionError("not a file: move it away")
     if size == 0:
-        raise SubmissionError(f"{shown(path)} is empty: nothing was saved in it")
+        raise SubmissionError("empty: nothing was saved in it")
     if size > LARGEST:
         raise SubmissionError(
-            f"{shown(path)} has {size / 2**20:.0f} MiB; clear the outputs (Edit, Clear Outputs of "
-            f"All Cells), save, and try again: the limit is {LARGEST // 2**20} MiB"
+            f"{size / 2**20:.0f} MiB large; clear the outputs (Edit, Clear Outputs of All Cells), "
+            f"save, and try again: the limit is {LARGEST // 2**20} MiB"
         )
     return path.read_bytes()
 
 
-def _notebook_cells(data: bytes, path: Path):
-    try:
-        cells = json.loads(data.decode("utf-8"))["cells"]
-        code = [(n, c["source"]) for n, c in enumerate(cells, 1) if c["cell_type"] == "code"]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise SubmissionError(
-            f"{shown(path)} is not a notebook that can be read ({type(error).__name__}: {error}): "
-            "was the save interrupted? Jupyter keeps an older copy in .ipynb_checkpoints"
-        ) from error
-    for number, source in code:
-        yield ("".join(source) if isinstance(source, list) else str(source)), number, 1
+def _spoiled(cell: Cell, chapter: Chapter) -> str:
+    """Why a provided cell is not what it was in a way that would mislead; empty when it is fine."""
+    if reason := _unparsable(cell) or _borrowed(cell, chapter):
+        return reason
+    for exercise in chapter.exercises:
+        if mine := sorted(set(exercise.functions) & set(cell.names)):
+            return f"{cell.title} defines {', '.join(mine)}, which exercise {exercise.id} is about"
+    return ""
 
 
-def _py(data: bytes):
-    """Cells of a percent-format file: (source, number, first line)."""
-    text = data.decode("utf-8", errors="replace").replace("\r\n", "\n")
-    start, lines, number = 1, [], 0
-    for at, line in enumerate([*text.split("\n"), "# %%"], 1):
-        if not line.startswith("# %%"):
-            lines.append(line)
-            continue
-        yield "\n".join(lines), number, start
-        start, lines, number = at + 1, [], number + 1
-
-
-def marked_cells(cells: Iterable[tuple[str, int, int]]) -> Iterator[Cell]:
-    """The cells that begin with a mark, of (source, number, first line)."""
-    for source, number, first_line in cells:
-        stripped = source.lstrip("\n")
-        match = MARK.match(stripped)
-        if match:
-            skipped = len(source) - len(stripped)
-            yield Cell(stripped.rstrip(), number, first_line + skipped, match["exercise"])
-
-
-def _unparsable(cell: Cell) -> tuple[str, str] | None:
+def _unparsable(cell: Cell) -> str:
     error = cell.broken
     if error is None:
-        return None
+        return ""
     line = getattr(error, "lineno", None) or 1
     text = [*cell.source.split("\n"), ""][line - 1].strip()
-    magic = " (notebook magics do not belong in an exercise)" if text[:1] in ("%", "!") else ""
-    return "error", (
-        f"{cell.title} does not parse: line {line}, {getattr(error, 'msg', error)}: {text!r}{magic}"
-    )
+    where = "an exercise" if cell.exercise else "a provided cell"
+    magic = f" (notebook magics do not belong in {where})" if text[:1] in ("%", "!") else ""
+    at = f"line {cell.first_line + line - 1}"
+    return f"{cell.title} does not parse: {at}, {getattr(error, 'msg', error)}: {text!r}{magic}"
 
 
-def _borrowed(cell: Cell, chapter: Chapter) -> tuple[str, str] | None:
-    """An answer that imports the reference answers is not one."""
+def _borrowed(cell: Cell, chapter: Chapter) -> str:
+    """An answer that uses the reference answers, or other right ones of ours, is not one."""
     own = {f"solutions.{module}" for module in chapter.modules}
+    own |= {"course.assemble", "course.likely", "course.notebooks"}
     for node in ast.walk(ast.parse(cell.source)):
-        modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            modules = [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
-        if own & set(modules):
-            return "error", (
-                f"{cell.title}, line {node.lineno}, imports the chapter's own solution: "
-                f"write it yourself, or read it with `python -m course solution {cell.exercise}`"
-            )
-    return None
+        if any(module in own or module.startswith("tests.") for module in _modules(node)):
+            line = cell.first_line + node.lineno - 1
+            return f"{cell.title}, line {line}, imports the chapter's own solution"
+    return ""
 
 
-def _defined(statement: ast.stmt) -> list[str]:
-    if isinstance(statement, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
-        return [statement.name]
-    if isinstance(statement, ast.Import | ast.ImportFrom):
-        return [alias.asname or alias.name for alias in statement.names]
-    if isinstance(statement, ast.Assign):
-        return [target.id for target in statement.targets if isinstance(target, ast.Name)]
-    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-        return [statement.target.id]
+def _modules(node: ast.AST) -> list[str]:
+    """The modules that a piece of code may reach, by import, by attribute or by a string."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.module:
+        return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        name = f"{node.value.id}.{node.attr}"
+        return [name] if not name.startswith("tests.") else []  # a list of a learner's may be tests
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return [node.value] if re.fullmatch(r"\w+(\.\w+)+", node.value) else []
     return []
 
 
 def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]

@@ -21,8 +21,8 @@ def chat_ids(
     characters, and cannot end the turn or speak as somebody else.
 
     Args:
-        messages: {"role": ..., "content": ...} each; roles are "system", "user", "assistant".
-            Not changed.
+        messages: {"role": ..., "content": ...} each, both strings, which is for the caller to
+            check; roles are "system", "user", "assistant". Not changed.
         encode: plain text to ids; it never makes a special token.
         special: the ids of "<|im_start|>" and "<|im_end|>".
 

@@ -1,11 +1,14 @@
 """config.json of a checkpoint: the sizes of the model, checked before anything relies on them."""
 
+import codecs
 import json
-import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+MAX_LAYERS = 10_000  # each layer has nine tensors to look for; no model comes near
+MAX_COUNT = 2**31 - 1  # what other engines store sizes in
 ARCHITECTURE = "LlamaForCausalLM"
 # Variants of the architecture that this engine does not compute, and the value that means "off".
 PLAIN = {
@@ -56,7 +59,7 @@ def json_file(path: Path) -> dict[str, Any]:
     """The JSON object in a file that has to be there."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; is {path.parent} a checkpoint folder?")
-    return json_object(path.read_bytes(), path)
+    return json_object(path.read_bytes().removeprefix(codecs.BOM_UTF8), path)  # Notepad's
 
 
 def json_object(text: bytes, where: object) -> dict[str, Any]:
@@ -82,8 +85,9 @@ def _check_architecture(raw: dict[str, Any]) -> None:
 
 def _sizes(raw: dict[str, Any]) -> dict[str, int]:
     """The fields that count something, checked against each other."""
-    names = ["vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers"]
-    sizes = {name: _count(raw, name) for name in [*names, "num_attention_heads"]}
+    names = ["vocab_size", "hidden_size", "intermediate_size", "num_attention_heads"]
+    sizes = {name: _count(raw, name) for name in names}
+    sizes["num_hidden_layers"] = _count(raw, "num_hidden_layers", most=MAX_LAYERS)
     heads, hidden = sizes["num_attention_heads"], sizes["hidden_size"]
     sizes["max_position_embeddings"] = _count(raw, "max_position_embeddings", 2048)
     sizes["num_key_value_heads"] = _count(raw, "num_key_value_heads", heads)
@@ -98,11 +102,15 @@ def _sizes(raw: dict[str, Any]) -> dict[str, int]:
     return sizes
 
 
-def _count(raw: dict[str, Any], name: str, default: int | None = None) -> int:
+def _count(
+    raw: dict[str, Any], name: str, default: int | None = None, most: int = MAX_COUNT
+) -> int:
     """A positive integer field; `default` stands in when it is absent or null."""
     value = default if raw.get(name) is None else raw[name]
     if not is_int(value) or value < 1:
-        raise ValueError(f"{name} must be a positive integer, not {value!r}")
+        raise ValueError(f"{name} must be a positive integer, not {value!r:.40}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most}, not {value!r:.40}")
     return value
 
 
@@ -124,8 +132,8 @@ def _settings(raw: dict[str, Any]) -> dict[str, Any]:
 def _positive(value: object, name: str) -> float:
     """A positive finite number."""
     number = is_int(value) or isinstance(value, float)
-    if not number or not 0 < value < math.inf:
-        raise ValueError(f"{name} must be a positive number, not {value!r}")
+    if not number or not 0 < value <= sys.float_info.max:
+        raise ValueError(f"{name} must be a positive number, not {value!r:.40}")
     return float(value)
 
 
@@ -145,7 +153,7 @@ def _token_ids(raw: dict[str, Any], name: str) -> tuple[int, ...]:
     value = raw.get(name)
     ids = value if isinstance(value, list) else [] if value is None else [value]
     if not all(is_int(i) and i >= 0 for i in ids):
-        raise ValueError(f"{name} must be a token id or a list of them, not {value!r}")
+        raise ValueError(f"{name} must be a token id or a list of them, not {value!r:.80}")
     return tuple(ids)
 
 

@@ -50,8 +50,8 @@ def rope_tables(positions: Tensor, head_dim: int, theta: float) -> tuple[Tensor,
         theta: the base; pair i turns by theta ** (-2 i / D) radians a position.
 
     Returns:
-        (cos, sin), each float32 [B, T, D / 2]. Padding, position -1, is computed like any other
-        number; nothing reads it.
+        (cos, sin), each float32 [B, T, D / 2]; for padding, position -1, any finite numbers:
+        nothing reads them.
 
     Errors: ValueError when head_dim is odd.
 
@@ -94,9 +94,9 @@ def attention(q: Tensor, k: Tensor, v: Tensor, q_positions: Tensor, k_positions:
     padded batch, a chunk of a prompt and one new token against a cache are all the same call.
 
     Args:
-        q: [B, H, T, D].
+        q: [B, H, T, D], such that q · k is finite in its dtype.
         k, v: [B, KV, S, D], finite, in the dtype of q; H is a multiple of KV, and query head h
-            uses key/value head h // (H / KV): neighbours share.
+            uses key/value head h // (H / KV): neighbours share. S may be 0.
         q_positions: [B, T] integers, -1 where padded.
         k_positions: [B, S] integers, -1 where padded or never written.
 
@@ -110,16 +110,16 @@ def attention(q: Tensor, k: Tensor, v: Tensor, q_positions: Tensor, k_positions:
     """
     # exercise 4.3
     batch, heads, length, head_dim = q.shape
-    kv_heads = k.shape[1]
-    if heads % kv_heads:
+    kv_heads, keys = k.shape[1:3]
+    if not kv_heads or heads % kv_heads:
         raise ValueError(f"{heads} query heads cannot share {kv_heads} key/value heads evenly")
-    grouped = q.reshape(batch, kv_heads, -1, head_dim)  # [B, KV, H / KV * T, D]: no copy of k, v
-    scores = (grouped @ k.transpose(-1, -2)).float() / head_dim**0.5
-    scores = scores.view(batch, heads, length, -1)  # [B, H, T, S]
+    shared = heads // kv_heads * length  # queries to one key head: so k and v are not copied
+    scores = q.reshape(batch, kv_heads, shared, head_dim) @ k.transpose(-1, -2)
+    scores = scores.float().view(batch, heads, length, keys) / head_dim**0.5
     hidden = (k_positions[:, None] > q_positions[..., None]) | (k_positions[:, None] < 0)
     weights = scores.masked_fill(hidden[:, None], float("-inf")).softmax(-1)
     weights = weights.masked_fill(hidden[:, None], 0.0).to(v.dtype)  # a row of NaN becomes zeros
-    return (weights.view(batch, kv_heads, -1, k.shape[2]) @ v).view(q.shape)
+    return (weights.view(batch, kv_heads, shared, keys) @ v).view(q.shape)
 
 
 def feed_forward(
@@ -214,14 +214,14 @@ class Llama:
             tokens: [B, T] integers. What stands where the position is -1 may be any number.
             positions: [B, T] integers, each token's place in its own sequence; -1 is padding,
                 which may stand anywhere, and changes no other token's logits.
-            cache: where the keys and values of earlier tokens are, and these will be; in the
-                dtype of the weights. Without one, the tokens see only each other.
+            cache: earlier keys and values, in the dtype of the weights. Only `write` and `read`
+                are used: chapter 10 brings another kind. Without one, tokens see each other only.
             rows: [B] integers, the cache row of each sequence. Default 0, 1, ..., B - 1.
             every_position: logits for all T columns instead of one a sequence.
 
         Returns:
-            [B, V]: the logits after each sequence's last real token, the rightmost column whose
-            position is not -1. With every_position [B, T, V], undefined where padded.
+            [B, V] in the dtype of the weights: the logits after each sequence's last real token,
+            its rightmost with a position. With every_position [B, T, V], undefined where padded.
 
         Errors: ValueError from check_inputs, before anything is written; CacheFull from the
         cache when room was not reserved.

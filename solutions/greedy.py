@@ -38,12 +38,13 @@ def generate_greedy(
             config.max_position_embeddings, or cache.max_length where that is less. Room that is
             not there is not an error: the answer ends, "length", when the context is full.
         end_ids: the ids that end the text. The one produced is not part of the answer.
-        cache: row 0 is used, with room for the prompt and every token that may come reserved
-            before the first forward, and freed at the end, also after an exception.
+        cache: row 0 is used, no other. Room for the prompt and every token that may come, and
+            no more, is reserved before the first forward, and freed at the end, also after an
+            exception or Ctrl-C.
         on_token: called with each new id as soon as it is known; not with an end id.
 
     Returns:
-        Generation(ids, finish_reason): "stop" after an end id, "length" otherwise.
+        Generation(ids, finish_reason): ints, and "stop" after an end id, "length" otherwise.
 
     Errors: ValueError for an empty prompt, for max_new_tokens under 1, and for a prompt that
     leaves no room for one token, naming its length and the context's.

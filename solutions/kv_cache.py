@@ -44,7 +44,8 @@ class KVCache:
             config.head_dim,
         )
         self.rows, self.max_length = rows, max_length
-        self.keys = torch.zeros(shape, dtype=dtype, device=device)  # [layer, row, KV, slot, D]
+        # [layer, row, KV, slot, D]; zeros, because attention wants finite numbers everywhere
+        self.keys = torch.zeros(shape, dtype=dtype, device=device)
         self.values = torch.zeros(shape, dtype=dtype, device=device)
         self.reserved = torch.zeros(rows, dtype=torch.long, device=device)  # tokens of room
         self.lengths = torch.zeros(rows, dtype=torch.long, device=device)  # tokens written
@@ -79,8 +80,7 @@ class KVCache:
         asked for and max_length, when the row cannot hold it. On an error nothing has changed.
         """
         # exercise 4.5
-        if not 0 <= row < self.rows:
-            raise IndexError(f"no row {row}: this cache has rows 0 to {self.rows - 1}")
+        self._check_rows([row])
         if length > self.max_length:
             raise CacheFull(f"{length} tokens asked for, but a row holds {self.max_length}")
         self.reserved[row] = max(length, int(self.reserved[row]))
@@ -88,19 +88,20 @@ class KVCache:
     def write(self, layer: int, rows: Tensor, positions: Tensor, k: Tensor, v: Tensor) -> None:
         """Store the keys and values of new tokens, each at its own position, in the cache's dtype.
 
-        A position may be written again: the newer value replaces the older. The lengths of the
-        rows become the highest position ever written since the row was freed, plus 1.
+        A position may be written again: the newer value replaces the older. A row has one length,
+        whichever layer is written: the highest position since it was freed, plus 1.
 
         Args:
             layer: which layer's keys and values these are.
-            rows: [B] integers, the row of each sequence.
+            rows: [B] integers, the row of each sequence, no two alike.
             positions: [B, T] integers; nothing is stored where it is -1.
             k, v: [B, KV, T, D], of any floating dtype.
 
-        Errors: CacheFull when a position lies outside what its row has reserved. On an error
-        nothing has been stored.
+        Errors: IndexError when there is no such row; CacheFull when a position lies outside what
+        its row has reserved. Nothing has been stored then.
         """
         # exercise 4.5
+        self._check_rows(rows.tolist())
         batch, column = (positions >= 0).nonzero(as_tuple=True)  # N real tokens
         row, slot = rows[batch], positions[batch, column]
         if bool((slot >= self.reserved[row]).any()):
@@ -117,7 +118,7 @@ class KVCache:
 
         Args:
             layer: which layer.
-            rows: [B] integers.
+            rows: [B] integers, at least one.
 
         Returns:
             (k, v, positions): k and v [B, KV, S, D], where S is the largest length among these
@@ -139,10 +140,15 @@ class KVCache:
         Errors: IndexError when there is no such row.
         """
         # exercise 4.5
-        if not 0 <= row < self.rows:
-            raise IndexError(f"no row {row}: this cache has rows 0 to {self.rows - 1}")
+        self._check_rows([row])
         self.reserved[row] = 0
         self.lengths[row] = 0
+
+    def _check_rows(self, rows: list[int]) -> None:
+        """IndexError for a row that this cache does not have."""
+        for row in rows:
+            if not 0 <= row < self.rows:
+                raise IndexError(f"no row {row}: this cache has rows 0 to {self.rows - 1}")
 
 
 def _as_slice(rows: Tensor) -> slice | Tensor:

@@ -1,8 +1,13 @@
 """The verbs as typed: words, exit codes, nothing lost."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from course import cli, desk
+from course.paths import ROOT
 from course.progress import Progress
 
 
@@ -31,12 +36,77 @@ def test_help_names_every_verb(argv, capsys):
         (["check", "99"], "there is no chapter 99"),
         (["hint", "x.y"], "write its number, such as 4.2"),
         (["solution", "4"], "write its number, such as 4.2"),
+        (["check", "4.²"], "'4.²' is not an exercise: write its number, such as 4.2"),
+        (["check", "²"], "'²' is no chapter: write its number, such as 4.2"),
+        (["check", "4." + "1" * 5000], "1'… is not an exercise"),
+        (["check", "1" * 5000], "1'… is no chapter"),
+        (["check", "٤"], "'٤' is no chapter"),
+        (["check", "4.1.2"], "'4.1.2' is not an exercise"),
+        (["check", "rms_norm"], "'rms_norm' is no chapter: write the number of its exercise, 4.1"),
+        (["hint", "rms_norm"], "is not an exercise: write the number of its exercise, 4.1"),
         (["start", "99"], "there is no chapter 99"),
     ],
 )
 def test_a_wrong_word_is_answered_in_words(argv, words, work, capsys):
     assert cli.main(argv) == 2
-    assert words in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert words in said
+    assert len(said) < 1000
+
+
+@pytest.mark.parametrize("argv", [["hint", "4.1"], ["progress"], ["solution", "4.1", "--yes"]])
+@pytest.mark.parametrize("fault", ["the folder is a file", "the record is a folder"])
+def test_what_the_system_refuses_is_a_sentence(argv, fault, work, monkeypatch, capsys):
+    folder = work / "place"
+    if fault == "the folder is a file":
+        folder.write_text("", encoding="utf-8")
+    else:
+        (folder / ".progress.json").mkdir(parents=True)
+    monkeypatch.setattr(desk, "Progress", lambda: Progress(folder))
+    monkeypatch.setattr("course.paths.WORK", work)
+    assert cli.main(argv) == 1
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"{argv[0]}: {folder}")
+    assert "set COURSE_WORK to another folder" in said
+
+
+def run_cli(verb: str, prepare: str = "", **options) -> subprocess.CompletedProcess:
+    """A verb in a Python of its own, whose streams may be spoilt."""
+    code = f"import sys; {prepare}\nfrom course import cli; sys.exit(cli.main([{verb!r}]))"
+    command, encoding = [sys.executable, "-c", code], "utf-8"
+    return subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, encoding=encoding, **options)
+
+
+@pytest.mark.parametrize("closed", ["sys.stdout = None", "sys.stderr = sys.stdout = None"])
+def test_closed_streams_are_no_error(closed):
+    done = run_cli("help", closed)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows reports another error")
+def test_a_reader_that_has_gone_is_no_error():
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = run_cli("help", stdout=writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_a_full_disk_is_a_sentence():
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = run_cli("help", stdout=full)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("variable", ["COURSE_WORK", "COURSE_MODELS"])
+def test_a_variable_that_names_no_folder_is_a_sentence(variable, monkeypatch):
+    monkeypatch.setenv(variable, "~no such user/x")
+    done = run_cli("progress")
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"{variable} is '~no such user/x', which names no folder")
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_check_without_a_file_says_what_to_type(work, capsys):

@@ -67,6 +67,11 @@ def test_end_tokens_of_generation_config_win(tmp_path):
         ({"head_dim": 7}, "head_dim 7 is odd"),
         ({"vocab_size": None}, "vocab_size must be a positive integer"),
         ({"num_hidden_layers": 0}, "num_hidden_layers must be a positive integer, not 0"),
+        ({"num_hidden_layers": 10**30}, "num_hidden_layers must be at most 10000, not 1000"),
+        ({"num_hidden_layers": 10_001}, "num_hidden_layers must be at most 10000, not 10001"),
+        ({"hidden_size": 10**4000}, "hidden_size must be at most 2147483647"),
+        ({"max_position_embeddings": 2**31}, "max_position_embeddings must be at most"),
+        ({"rope_theta": 10**400}, "rope_theta must be a positive number"),
         ({"hidden_size": "32"}, "hidden_size"),
         ({"num_attention_heads": True}, "num_attention_heads"),
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps"),
@@ -86,6 +91,14 @@ def test_config_that_cannot_run_is_refused_by_name(tmp_path, changes, words):
     with pytest.raises(ValueError, match=words) as caught:
         read_config(write_config(tmp_path, **changes))
     assert str(tmp_path / "config.json") in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+def test_a_byte_order_mark_is_no_harm(tmp_path):
+    path = write_config(tmp_path) / "config.json"
+    before = read_config(tmp_path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert read_config(tmp_path) == before
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '"x"', "[" * 100_000, "\xff"])

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from course.model import ensure_model
-from solutions.forward_pass import Llama
+from solutions.forward_pass import Llama, attention
 from solutions.greedy import generate_greedy
 from solutions.kv_cache import KVCache
 from solutions.loader import Config, load_weights, read_config
@@ -151,6 +151,20 @@ def test_weights_are_never_copied(llama):
     last = max(w.data_ptr() + w.nbytes for w in weights)
     size = (ensure_model() / "model.safetensors").stat().st_size
     assert last - first <= size  # all lie in one mapping of the file
+
+
+@pytest.mark.parametrize(("batch", "keys"), [(0, 5), (2, 0), (0, 0)])
+def test_attention_over_nothing_is_zeros(batch, keys):
+    q, k = torch.ones(batch, 4, 3, 8), torch.ones(batch, 2, keys, 8)
+    positions = torch.arange(3).repeat(batch, 1), torch.arange(keys).repeat(batch, 1)
+    assert attention(q[:, :, :0], k, k, positions[0][:, :0], positions[1]).shape == (batch, 4, 0, 8)
+    assert attention(q, k, k, *positions).tolist() == torch.zeros_like(q).tolist()
+
+
+def test_attention_without_key_heads_is_refused():
+    q, k, place = torch.ones(1, 4, 1, 8), torch.ones(1, 0, 1, 8), torch.zeros(1, 1).long()
+    with pytest.raises(ValueError, match="4 query heads cannot share 0"):
+        attention(q, k, k, place, place)
 
 
 # --- the tiny models: many schedules in little time ---

@@ -49,6 +49,10 @@ def test_the_bytes_of_a_step_are_the_file_without_a_second_embedding(engine):
     ("argv", "words"),
     [
         (["Hi", "--max-tokens", "0"], "must be a whole number from 1"),
+        (["Hi", "--max-tokens", "²"], "must be a whole number from 1"),
+        (["Hi", "--max-tokens", "9" * 5000], "must be a whole number from 1"),
+        (["Hi", "--model", ""], "the folder is empty"),
+        (["Hi", "--model", "~no such user/x"], "names no folder"),
         (["Hi", "--temperature", "0.7"], "chapter 05"),
         (["Hi", "--temperature", "warm"], "must be a number"),
     ],

@@ -269,7 +269,13 @@ def test_is_complete_gives_reasons(serve):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"format": 1}', '{"format": 1, "files": {"x": 3}}']
+    "text",
+    [
+        *("", "{", "[]", "[" * 100_000, '{"format": 1}', '{"format": 1, "files": {"x": 3}}'),
+        '{"format": 1, "files": {}}',
+        '{"format": 1, "source": "s", "licence": "l", "files": {"x": {"bytes": 1}}}',
+        '{"format": 1, "source": 1, "licence": "l", "files": {}}',
+    ],
 )
 def test_a_damaged_manifest(serve, text):
     serve()

@@ -21,6 +21,7 @@ def models(tmp_path, monkeypatch):
     """A models folder that is not there yet."""
     monkeypatch.setattr(paths, "MODELS", tmp_path / "models")
     monkeypatch.setattr(paths, "MODEL", tmp_path / "models" / "smollm2-135m-instruct")
+    monkeypatch.setattr(paths, "GGUF", tmp_path / "models" / "gguf" / "tiny.gguf")
     return tmp_path / "models"
 
 
@@ -107,6 +108,74 @@ def test_two_checkpoints_of_one_name_do_not_replace_each_other(source, models, t
     assert model.main(["--from", str(source)]) == 0
 
 
+@pytest.mark.parametrize(
+    "name", ["gguf", "GGUF", "smollm2-135m-instruct", "smollm2-135m-instruct-hub", ".lock"]
+)
+def test_a_name_that_the_course_keeps_for_itself_is_refused(tmp_path, models, capsys, name):
+    other = write_checkpoint(tmp_path / "elsewhere" / name)
+    assert "give" in refused(capsys, "--from", str(other))
+    assert not models.exists()
+
+
+def test_the_end_of_a_path_is_not_the_path(tmp_path, models, capsys):
+    outer = write_checkpoint(tmp_path / "a" / "my-llama")
+    assert model.main(["--from", str(outer)]) == 0
+    manifest = models / "my-llama" / "manifest.json"
+    text = manifest.read_text(encoding="utf-8")
+    longer = text.replace(f"checkpoint {outer}", f"checkpoint /mnt{outer}")
+    assert longer != text
+    manifest.write_text(longer, encoding="utf-8")
+    assert "already holds another model" in refused(capsys, "--from", str(outer))
+
+
+@pytest.mark.parametrize("gone", ["source", "licence", "files"])
+def test_a_manifest_without_a_fact_is_made_again(source, models, gone):
+    assert model.main(["--from", str(source)]) == 0
+    path = models / "my-llama" / "manifest.json"
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    whole = dict(manifest)
+    del manifest[gone]
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+    assert "damaged" in model.is_complete(models / "my-llama")
+    assert model.main(["--from", str(source)]) == 0
+    assert json.loads(path.read_text(encoding="utf-8")) == whole
+
+
+def test_a_checkpoint_put_there_by_hand_is_only_checked(models, capsys):
+    folder = write_checkpoint(models / "mine")
+    assert model.main(["--from", str(folder)]) == 0
+    assert "can be used" in capsys.readouterr().out
+    assert "manifest.json is missing" in refused(capsys, "--from", str(folder), "--verify")
+
+
+def test_layers_without_number_are_refused_before_they_are_listed(source, models, capsys):
+    text = json.dumps(CONFIG | {"num_hidden_layers": 10**30})
+    (source / "config.json").write_text(text, encoding="utf-8")
+    assert "num_hidden_layers must be at most 10000" in refused(capsys, "--from", str(source))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", "must hold a JSON object"),
+        ("{", "not valid JSON"),
+        ('{"chat_template": 3}', "chat_template"),
+        ('{"chat_template": [{"name": "default", "template": 3}]}', "chat_template"),
+    ],
+)
+def test_a_tokenizer_config_that_is_none_is_a_sentence(source, models, capsys, text, words):
+    (source / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    assert words in refused(capsys, "--from", str(source))
+    assert not (models / "my-llama").exists()
+
+
+def test_templates_without_a_default_are_no_template(source, models):
+    text = '{"chat_template": [3, {}, {"name": "tools", "template": "x"}]}'
+    (source / "tokenizer_config.json").write_text(text, encoding="utf-8")
+    assert model.main(["--from", str(source)]) == 0
+    assert not (models / "my-llama" / "chat_template.jinja").exists()
+
+
 # ---- --source hub, with the network played by a function ----
 
 
@@ -188,6 +257,8 @@ def test_another_revision_that_does_not_fit_is_refused(hub, models, capsys):
         ["--source", "hub", "--revision", "main"],
         ["--revision", "0" * 40],
         ["--source", "hub", "--from", "x"],
+        ["--from", ""],
+        ["--from", "~no such user/x"],
     ],
 )
 def test_arguments_that_do_not_go_together(models, capsys, argv):

@@ -20,6 +20,14 @@ def test_a_difference_is_shown(chapter, tmp_path, monkeypatch, capsys):
     assert "python -m course notebooks" in capsys.readouterr().err
 
 
+def test_a_committed_notebook_that_is_not_utf_8_differs(chapter, tmp_path, monkeypatch, capsys):
+    path = tmp_path / "old.ipynb"
+    path.write_bytes(b'{"cells": "\xff"}')
+    monkeypatch.setattr(notebooks, "committed", lambda _: path)
+    assert build.check(chapter) == 1
+    assert "python -m course notebooks" in capsys.readouterr().err
+
+
 def test_every_exercise_has_one_cell_with_stubs(untouched, chapter):
     for exercise in chapter.exercises:
         cells = [s for s in sources(untouched) if s.startswith(f"#| exercise {exercise.id}\n")]
@@ -28,6 +36,18 @@ def test_every_exercise_has_one_cell_with_stubs(untouched, chapter):
         assert set(exercise.functions) <= names
         assert f'raise NotImplementedError("exercise {exercise.id}: ' in cells[0]
         assert notebooks.untouched(chapter, exercise, cells[0])
+
+
+def test_a_stub_as_a_formatter_leaves_it_is_untouched(chapter):
+    exercise = chapter.exercise("4.1")
+    stub = notebooks.definitions(chapter)["rms_norm"].stub
+    signature = stub[: stub.index("->")].strip()
+    opened = signature.replace("(", "(\n    ").replace(")", ",\n)")
+    assert opened != signature
+    for source in (stub.replace(signature, opened), f"# mine\n\n{stub}  # later"):
+        assert notebooks.untouched(chapter, exercise, source)
+    for source in (stub.replace("eps", "epsilon"), f"{stub}\n    return x", stub + "("):
+        assert not notebooks.untouched(chapter, exercise, source)
 
 
 def test_no_answer_is_left_in_the_handout(untouched, chapter):

@@ -14,6 +14,7 @@ from course.manifest import Chapter, Exercise, chapters
 from course.paths import ROOT
 from course.runner import Runner
 from course.trial import Local, run_cases
+from tests import parts
 
 SEEDS = (0, 1, 2)
 EXERCISES = [(c, e) for c in chapters() for e in c.exercises]
@@ -21,6 +22,8 @@ STYLES = [
     (c, p) for c in chapters() for p in sorted((ROOT / "tests/styles").glob(f"{c.slug}_*.py"))
 ]
 WRONG = [(c, w) for c in chapters() for w in misconceptions.load(c.slug)]
+RIGHT = [(c, p) for c in chapters() for p in parts.load("styles_parts", c.slug)]
+PASSED = [(c, p) for c in chapters() for p in parts.load("wrong", c.slug)]
 
 each_exercise = pytest.mark.parametrize(
     ("chapter", "exercise"), EXERCISES, ids=[e.id for _, e in EXERCISES]
@@ -61,6 +64,21 @@ def test_a_misconception_fails_its_exercise_and_is_named(chapter: Chapter, wrong
         cause, shown = likely_cause(chapter, found, seed)
         assert cause is wrong
         assert shown.error
+
+
+@pytest.mark.parametrize(("chapter", "change"), RIGHT, ids=[c.__name__ for _, c in RIGHT])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_right_part_in_another_style_passes(chapter: Chapter, change, seed: int):
+    failed = failures(chapter, change.part_of, parts.runner_with(chapter, change), seed)
+    assert not failed, f"{failed[0].case.name}: {failed[0].error}"
+
+
+@pytest.mark.parametrize(("chapter", "change"), PASSED, ids=[c.__name__ for _, c in PASSED])
+def test_a_wrong_answer_that_once_passed_fails(chapter: Chapter, change):
+    for seed in SEEDS:
+        backend = Local(parts.runner_with(chapter, change))
+        cases = [case for case in cases_of(chapter.slug) if case.exercise == change.part_of]
+        assert any(outcome.error for outcome in run_cases(backend, cases, seed)), f"seed {seed}"
 
 
 @each_exercise

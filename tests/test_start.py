@@ -3,7 +3,9 @@
 import json
 import os
 
-from course import notebooks
+import pytest
+
+from course import notebooks, start
 from course.start import take_copy
 from course.submission import read_submission
 
@@ -52,3 +54,24 @@ def test_the_script_holds_the_same_marked_cells(chapter, tmp_path):
 def test_the_copy_has_no_outputs(chapter, tmp_path):
     cells = json.loads(take_copy(chapter, folder=tmp_path).read_text(encoding="utf-8"))["cells"]
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
+
+
+def test_a_folder_in_place_of_the_notebook_is_refused(chapter, tmp_path):
+    (tmp_path / f"{chapter.name}.ipynb").mkdir()
+    with pytest.raises(IsADirectoryError) as refused:
+        take_copy(chapter, folder=tmp_path)
+    assert refused.value.filename == str(tmp_path / f"{chapter.name}.ipynb")
+
+
+def test_an_interrupted_copy_leaves_nothing(chapter, tmp_path, monkeypatch):
+    monkeypatch.setattr(notebooks, "as_script", lambda _: 3)  # writing it raises a TypeError
+    with pytest.raises(TypeError):
+        take_copy(chapter, script=True, folder=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_arguments_for_jupyter_that_cannot_be_split_are_named(capsys):
+    with pytest.raises(SystemExit) as stop:
+        start.main(["4", "--jupyter-args", "--port '88"])
+    assert stop.value.code == 2
+    assert "cannot be split" in capsys.readouterr().err

@@ -5,66 +5,54 @@ does not expect is let through: it then names the line that raised it. `model` i
 the tiny models in tests/reference, "tied" or "untied".
 """
 
-from contextlib import contextmanager
-
 import torch
 import torch.nn.functional as F
 
-from solutions.loader import Config
-from tests.reference.arrays import tiny_config, tiny_weights
+from tests.reference.arrays import tiny_weights
+from tests.scenarios.helpers import (
+    Packed,
+    Unusable,
+    attempt,
+    call_unchanged,
+    config_of,
+    in_words,
+    llama_of,
+    packed_linear,
+    told,
+)
+from tests.scenarios.scripted import Scripted
 
 JOINED = 0x200000  # added to the id of a character that a newline was joined with
 
 
-class Packed:
-    """A weight that only `packed_linear` can use: indexing or multiplying it is an error."""
-
-    def __init__(self, tensor):
-        self.hidden = tensor
-
-
-def packed_linear(x, weight):
-    """The product with a Packed weight."""
-    return F.linear(x, weight.hidden)
+def on_views(module, name: str, *args):
+    """A function on tensors that lie in memory in another order, as a transposed one does."""
+    views = [_view(arg) if isinstance(arg, torch.Tensor) and arg.ndim > 2 else arg for arg in args]
+    return getattr(module, name)(*views)
 
 
-def config_of(name: str, **changes) -> Config:
-    """The Config of a tiny model, with some values changed."""
-    return Config(**{**tiny_config(name), "eos_token_ids": (), **changes})
-
-
-@contextmanager
-def caught(found: dict, names: list):
-    """Put an exception into found: its class names, and which of names its text leaves out."""
-    try:
-        yield
-    except NotImplementedError:
-        raise
-    except Exception as error:
-        found["raised"] = [kind.__name__ for kind in type(error).__mro__]
-        found["unnamed"] = [name for name in names if str(name) not in str(error)]
-
-
-def attempt(call, names: list) -> dict:
-    """What a call that should fail did: {"raised", "unnamed"}, or {} when it did not."""
-    found: dict = {}
-    with caught(found, names):
-        call()
-    return found
+def _view(tensor):
+    return tensor.transpose(-3, -2).contiguous().transpose(-3, -2)
 
 
 # --- 4.4 ---
 
 
+@told
 def feed_forward_packed(module, x, gate, up, down):
     """feed_forward with weights that only the given linear understands."""
     gate, up, down = Packed(gate), Packed(up), Packed(down)
-    return module.feed_forward(x, gate, up, down, packed_linear)
+
+    def call(x):
+        return module.feed_forward(x, gate, up, down, linear=packed_linear)
+
+    return call_unchanged("feed_forward", call, x=x)
 
 
 # --- 4.5 ---
 
 
+@told
 def kv_session(module, model: str, rows: int, max_length: int, dtype: str, steps: list) -> list:
     """The answers of one cache to a list of steps; [name, argument, ...] each.
 
@@ -79,70 +67,152 @@ def _kv_step(cache, name: str, *args):
     if name == "fails":
         return attempt(lambda: _kv_step(cache, *args[1]), args[0])
     if name == "room":
-        return [cache.used_tokens, cache.free_tokens, cache.total_tokens]
-    result = getattr(cache, name)(*args)
-    return [t.clone() for t in result] if name == "read" else None
+        return [int(n) for n in (cache.used_tokens, cache.free_tokens, cache.total_tokens)]
+    if name == "read":
+        return _kv_read(cache, *args)
+    if name == "write":
+        return _kv_write(cache, *args)
+    getattr(cache, name)(*args)
+    return None
+
+
+def _kv_read(cache, layer, rows) -> list:
+    found = cache.read(layer, rows)
+    tensors = isinstance(found, list | tuple) and all(torch.is_tensor(t) for t in found)
+    if not tensors or len(found) != 3:
+        raise Unusable(f"read should return (k, v, positions), but returned {in_words(found)}")
+    return [t.clone() for t in found]
+
+
+def _kv_write(cache, layer, rows, positions, k, v) -> None:
+    """Write copies of k and v, and spoil them afterwards: the cache must have its own."""
+
+    def call(rows, positions, k, v):
+        cache.write(layer, rows, positions, k, v)
+
+    k, v = k.clone(), v.clone()
+    call_unchanged("write", call, rows=rows, positions=positions, k=k, v=v)
+    k.fill_(77.0), v.fill_(77.0)
+
+
+@told
+def kv_pair(module, model: str, first: list, second: list) -> list:
+    """Two caches of the same sizes, written one after the other at position 0: what each holds."""
+    caches = [module.KVCache(config_of(model), 1, 2) for _ in range(2)]
+    row, position = torch.tensor([0]), torch.tensor([[0]])
+    for cache, (k, v) in zip(caches, (first, second), strict=True):
+        cache.reserve(0, 1)
+        cache.write(0, row, position, k, v)
+    return [_kv_read(cache, 0, row) for cache in caches]
 
 
 # --- 4.6 ---
 
 
-def llama_session(module, model: str, calls: list, room: list | None) -> list:
+class Behind:
+    """A cache of another kind: of the module's own it shows what every kind has, and no storage."""
+
+    def __init__(self, cache):
+        self.write, self.read, self.reserve, self.free = (
+            getattr(cache, name) for name in ("write", "read", "reserve", "free")
+        )
+
+    def __getattr__(self, name):
+        raise AttributeError(f"a cache of another kind has no {name}: forward may use write, read")
+
+
+@told
+def llama_session(module, model: str, calls: list, rooms: list, kind: str, dtype: str) -> list:
     """The logits of several forwards on one model.
 
     Args:
-        calls: {"tokens", "positions", "rows" or None, "every_position"} each; with "fails", the
-            names that the message of the expected exception must have.
-        room: tokens to reserve in each row of a cache, or None for no cache.
+        calls: {"tokens", "positions", "rows" or None, "every_position", "cache"} each, the last
+            an index into rooms or None; with "fails", the names that the message of the expected
+            exception must have.
+        rooms: for each cache, the tokens to reserve in each of its rows.
+        kind: "own" for the module's caches, "other" for one that has no more than it must.
+        dtype: of weights and caches.
     """
-    config = config_of(model)
-    llama, cache = module.Llama(config, dict(tiny_weights(model))), None
-    if room is not None:
-        cache = module.KVCache(config, len(room), config.max_position_embeddings)
-        for row, length in enumerate(room):
-            if length:
-                cache.reserve(row, length)
-    return [_llama_call(llama, cache, **call) for call in calls]
+    dtype = getattr(torch, dtype)
+    llama = llama_of(module, model, dtype)
+    caches = [_cache(module, llama.config, room, dtype) for room in rooms]
+    if kind == "other":
+        caches = [Behind(cache) for cache in caches]
+    return [_llama_call(llama, caches, **call) for call in calls]
 
 
-def _llama_call(llama, cache, tokens, positions, rows, every_position, fails=None):
-    def call():
+def _cache(module, config, room: list, dtype):
+    cache = module.KVCache(config, len(room), config.max_position_embeddings, dtype)
+    for row, length in enumerate(room):
+        if length:
+            cache.reserve(row, length)
+    return cache
+
+
+def _llama_call(llama, caches, tokens, positions, rows, every_position, cache, fails=None):
+    cache = None if cache is None else caches[cache]
+
+    def forward(tokens, positions, rows):
         return llama.forward(tokens, positions, cache, rows, every_position)
+
+    def call():
+        return call_unchanged("forward", forward, tokens=tokens, positions=positions, rows=rows)
 
     if fails is None:
         return call()
     found = attempt(call, fails)
     if cache is not None:
-        found["kept"] = cache.read(0, torch.arange(cache.rows))[2]
+        found["kept"] = _kv_read(cache, 0, torch.arange(cache.rows))[2]
     return found
 
 
-def llama_packed(module, model: str, tokens, positions):
-    """One forward whose matrices only the given linear understands; the lookup stays a tensor."""
-    plain = "model.embed_tokens.weight"
+def llama_packed(module, model: str, tokens, positions) -> list:
+    """[logits, rows through the head] of a model whose matrices only `linear` understands.
+
+    The embedding stays a tensor, because it is looked up in; a tied head is that tensor too.
+    """
+    embedding = "model.embed_tokens.weight"
     weights = {
-        name: Packed(weight) if weight.ndim == 2 and name != plain else weight
+        name: Packed(weight) if weight.ndim == 2 and name != embedding else weight
         for name, weight in tiny_weights(model).items()
     }
-    return module.Llama(config_of(model), weights, packed_linear).forward(tokens, positions)
+    head, rows = weights.get("lm_head.weight", weights[embedding]), []
+
+    def linear(x, weight):
+        if weight is head:
+            rows.append(x.numel() // x.shape[-1])
+        return F.linear(x, weight) if weight is weights[embedding] else packed_linear(x, weight)
+
+    logits = module.Llama(config_of(model), weights, linear).forward(tokens, positions)
+    return [logits, sum(rows)]
 
 
+@told
 def llama_attend(module, model: str, layer: int, x, positions, rotation):
     """The attention half of one layer, without a cache."""
-    llama = module.Llama(config_of(model), dict(tiny_weights(model)))
-    return llama.attend(layer, x, positions, rotation, None, torch.arange(len(x)))
+    llama = llama_of(module, model)
+
+    def call(x, positions, rotation):
+        return llama.attend(layer, x, positions, rotation, None, torch.arange(len(x)))
+
+    return call_unchanged("attend", call, x=x, positions=positions, rotation=rotation)
 
 
 # --- 4.7 ---
 
 
+@told
 def chat(module, messages: list, special: dict, pieces: dict) -> list:
     """[ids, messages afterwards]. Pieces have known ids; the rest goes to `encode_letters`."""
 
     def encode(text):
         return list(pieces[text]) if text in pieces else encode_letters(text)
 
-    return [module.chat_ids(messages, encode, special), messages]
+    before = dict(special)
+    ids = module.chat_ids(messages, encode, special)
+    if special != before:
+        raise Unusable("chat_ids changed its argument special in place")
+    return [ids, messages]
 
 
 def encode_letters(text: str) -> list[int]:
@@ -157,73 +227,42 @@ def encode_letters(text: str) -> list[int]:
 
 # --- 4.8 ---
 
-
-class Scripted:
-    """A model that says what a script says, if it is shown what it should be shown.
-
-    It remembers the tokens that a cache would hold. When the tokens it can see are not the
-    prompt and the script so far, each at its place, it says the last id of the vocabulary.
-    """
-
-    def __init__(self, config, prompt: list, script: list, events: list, fails_at: int | None):
-        self.config, self.device = config, torch.device("cpu")
-        self.story, self.start = [*prompt, *script], len(prompt)
-        self.events, self.fails_at, self.calls, self.memory = events, fails_at, 0, {}
-
-    def forward(self, tokens, positions, cache=None, rows=None, every_position=False):
-        """Logits that have one clear maximum."""
-        used = None if cache is None else cache.used_tokens
-        self.events.append(["forward", tokens.clone(), positions.clone(), used])
-        self.calls += 1
-        if self.fails_at == self.calls:
-            raise ArithmeticError("the model failed on purpose")
-        seen = self.memory if cache is not None else {}
-        seen.update(zip(positions[0].tolist(), tokens[0].tolist(), strict=True))
-        if cache is not None:
-            self._write(cache, rows, positions)
-        answers = [self._answer(seen, place) for place in positions[0].tolist()]
-        logits = torch.stack([self._logits(answer) for answer in answers])
-        return logits[None] if every_position else logits[-1:]
-
-    def _write(self, cache, rows, positions) -> None:
-        rows = torch.zeros(1, dtype=torch.long) if rows is None else rows
-        shape = (1, self.config.num_key_value_heads, positions.shape[1], self.config.head_dim)
-        for layer in range(self.config.num_hidden_layers):
-            cache.write(layer, rows, positions, torch.zeros(shape), torch.zeros(shape))
-
-    def _answer(self, seen: dict, place: int) -> int:
-        history = [seen.get(i) for i in range(place + 1)]
-        right = history == self.story[: place + 1] and self.start <= place + 1 < len(self.story)
-        return self.story[place + 1] if right else self.config.vocab_size - 1
-
-    def _logits(self, answer: int) -> torch.Tensor:
-        logits = torch.linspace(-9.0, -1.0, self.config.vocab_size)
-        logits[answer] = -0.5  # all are negative: their sizes say nothing about their order
-        return logits
+FAILURES = {"model": ArithmeticError, "on_token": ArithmeticError, "Ctrl-C": KeyboardInterrupt}
+NEIGHBOUR = 3  # tokens that somebody else has reserved in row 1
 
 
+@told
 def greedy_scripted(module, setting: dict) -> dict:
     """One generate_greedy on a Scripted model: the answer, and what happened in which order.
 
     setting: "prompt", "script", "max_new_tokens", "end_ids", "context" of the model; "cached" is
-    the max_length of a cache or None; "fails" is None, "model" or "on_token" for what is to raise
-    an ArithmeticError, or the names that the message of an expected error must have.
+    the max_length of a cache or None; "kind" is what prompt and end_ids are: "list", "tuple" or
+    "set" (of end ids; the prompt is then a tuple); "fails" is None, one of FAILURES, or the names
+    that the message of an expected error must have.
     """
     config, events = config_of("tied", max_position_embeddings=setting["context"]), []
     fails = setting["fails"]
-    fails_at = 2 if fails == "model" else None
-    model = Scripted(config, setting["prompt"], setting["script"], events, fails_at)
+    error = FAILURES.get(fails) if isinstance(fails, str) else None
+    script = setting["prompt"], setting["script"]
+    model = Scripted(config, *script, events, None if fails == "on_token" else error)
     cache = module.KVCache(config, 2, setting["cached"]) if setting["cached"] else None
+    if cache is not None:
+        cache.reserve(1, NEIGHBOUR)
 
     def on_token(token):
         events.append(["token", token])
         if fails == "on_token":
-            raise ArithmeticError("the listener failed on purpose")
+            raise error("the listener failed on purpose")
+
+    def generate(prompt, end_ids):
+        count = setting["max_new_tokens"]
+        return module.generate_greedy(model, prompt, count, end_ids, cache, on_token)
 
     def call():
-        prompt, count, end_ids = (setting[n] for n in ("prompt", "max_new_tokens", "end_ids"))
-        found = module.generate_greedy(model, prompt, count, end_ids, cache, on_token)
-        result.update(ids=found.ids, finish_reason=found.finish_reason)
+        kind = {"list": list, "tuple": tuple, "set": set}[setting["kind"]]
+        prompt = list(setting["prompt"]) if kind is list else tuple(setting["prompt"])
+        ends = kind(setting["end_ids"])
+        result.update(_generation(call_unchanged("it", generate, prompt=prompt, end_ids=ends)))
 
     result: dict = {}
     if fails is None:
@@ -231,14 +270,22 @@ def greedy_scripted(module, setting: dict) -> dict:
     else:
         result |= attempt(call, fails if isinstance(fails, list) else [])
     result["events"] = events
-    result["used_after"] = None if cache is None else cache.used_tokens
+    result["used_after"] = None if cache is None else int(cache.used_tokens)
     return result
 
 
+def _generation(found) -> dict:
+    if not all(hasattr(found, name) for name in ("ids", "finish_reason")):
+        told = f"but returned {in_words(found)}"
+        raise Unusable(f"generate_greedy should return Generation(ids, finish_reason), {told}")
+    return {"ids": found.ids, "finish_reason": found.finish_reason}
+
+
+@told
 def greedy_llama(module, model: str, prompt: list, count: int, cached: bool):
     """[ids, finish reason] of generate_greedy on the module's own Llama; nobody listens."""
-    config = config_of(model)
-    llama = module.Llama(config, dict(tiny_weights(model)))
+    llama = llama_of(module, model)
+    config = llama.config
     cache = module.KVCache(config, 1, config.max_position_embeddings) if cached else None
-    found = module.generate_greedy(llama, prompt, count, (), cache)
-    return [found.ids, found.finish_reason]
+    found = _generation(module.generate_greedy(llama, prompt, count, (), cache))
+    return [found["ids"], found["finish_reason"]]

@@ -95,6 +95,8 @@ class KVCache:
             self.room[row] = length
 
     def write(self, layer, rows, positions, k, v):
+        for row in rows.tolist():
+            self._known(row)
         new = torch.stack([k, v]).permute(1, 3, 0, 2, 4).to(self.store.dtype)  # [B, T, 2, KV, D]
         for row, places in zip(rows.tolist(), positions.tolist(), strict=True):
             if max(places) >= self.room[row]:
@@ -147,11 +149,10 @@ class Llama:
             x = x + self.attend(i, y, positions, rotation, cache, rows)
             y = self.norm(x, name + "post_attention_layernorm.weight")
             x = x + feed_forward(y, *self.mlp_weights(i), self.linear)
-        logits = self.linear(self.norm(x, "model.norm.weight"), self.head)
-        if every_position:
-            return logits
-        columns = torch.arange(tokens.size(1)).where(positions >= 0, -1).amax(1)
-        return logits.gather(1, columns[:, None, None].expand(-1, 1, logits.size(-1)))[:, 0]
+        if not every_position:
+            columns = torch.arange(tokens.size(1)).where(positions >= 0, -1).amax(1)
+            x = x.gather(1, columns[:, None, None].expand(-1, 1, x.size(-1)))[:, 0]
+        return self.linear(self.norm(x, "model.norm.weight"), self.head)
 
     def attend(self, layer, x, positions, rotation, cache, rows):
         q = apply_rope(self.heads(layer, "q_proj", x), *rotation)

@@ -112,6 +112,8 @@ class KVCache:
     def write(self, layer, rows, positions, k, v):
         todo = []
         for b, row in enumerate(rows.tolist()):
+            if row < 0 or row >= self.rows:
+                raise IndexError(f"row {row} of {self.rows}")
             for t, position in enumerate(positions[b].tolist()):
                 if position >= self.reserved[row]:
                     raise CacheFull(f"position {position} in row {row}")
@@ -163,16 +165,17 @@ class Llama:
         """One sequence after the other; each without its padding."""
         check_inputs(self.config, tokens, positions)
         rows = list(range(len(tokens))) if rows is None else rows.tolist()
-        out = torch.zeros(*tokens.shape, self.config.vocab_size)
+        out = torch.zeros(*tokens.shape, self.config.vocab_size, dtype=self.embedding.dtype)
         last = []
         for b, row in enumerate(rows):
             real = (positions[b] >= 0).nonzero().flatten()
             args = tokens[b, real][None], positions[b, real][None], cache, torch.tensor([row])
-            out[b, real] = self.sequence(*args)
-            last.append(int(real[-1]))
-        if every_position:
-            return out
-        return torch.stack([out[b, column] for b, column in enumerate(last)])
+            x = self.norm(self.sequence(*args), "model.norm.weight")
+            if every_position:
+                out[b, real] = self.linear(x, self.head)
+            else:
+                last.append(self.linear(x[-1], self.head))
+        return out if every_position else torch.stack(last)
 
     def sequence(self, tokens, positions, cache, rows):
         rotation = rope_tables(positions, self.config.head_dim, self.config.rope_theta)
@@ -183,7 +186,7 @@ class Llama:
             x = x + self.attend(i, y, positions, rotation, cache, rows)
             y = self.norm(x, name + "post_attention_layernorm.weight")
             x = x + feed_forward(y, *self.mlp_weights(i), self.linear)
-        return self.linear(self.norm(x, "model.norm.weight"), self.head)[0]
+        return x[0]
 
     def attend(self, layer, x, positions, rotation, cache, rows):
         q, k, v = [self.heads(layer, name, x) for name in ("q_proj", "k_proj", "v_proj")]
@@ -191,10 +194,10 @@ class Llama:
         if cache is not None:
             cache.write(layer, rows, positions, k, v)
             k, v, seen = cache.read(layer, rows)
-        mixed = attention(q, k, v, positions, seen).numpy()
+        mixed = attention(q, k, v, positions, seen).float().numpy()
         joined = np.concatenate([mixed[:, h] for h in range(mixed.shape[1])], axis=-1)
         name = f"model.layers.{layer}.self_attn.o_proj.weight"
-        return self.linear(torch.from_numpy(joined), self.weights[name])
+        return self.linear(torch.from_numpy(joined).to(x.dtype), self.weights[name])
 
     def heads(self, layer, name, x):
         y = self.linear(x, self.weights[f"model.layers.{layer}.self_attn.{name}.weight"])

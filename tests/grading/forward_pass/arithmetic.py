@@ -5,6 +5,7 @@ import math
 import torch
 
 from course.cases import case, expect_raises, randn
+from tests.grading.forward_pass.driving import drive
 from tests.grading.forward_pass.tolerances import BF16, F16, F32, close, places
 from tests.oracles import forward_pass as oracle
 from tests.reference.arrays import tiny, tiny_config, tiny_weights
@@ -49,15 +50,19 @@ def norm_as_in_transformers(learner, rng):
 @case("4.1")
 def norm_eps_inside_the_root(learner, rng):
     """eps is added to the mean of the squares, under the root: it matters for small vectors."""
-    x, weight = 0.01 * randn(rng, 4, 24), randn(rng, 24)
-    close(learner.rms_norm(x, weight, 1e-3), oracle.rms_norm(x, weight, 1e-3), "rms_norm")
+    weight = randn(rng, 24)
+    for size, eps in ((1e-2, 1e-3), (1e-4, 1e-8)):
+        x = size * randn(rng, 4, 24)
+        got = learner.rms_norm(x, weight, eps)
+        close(got, oracle.rms_norm(x, weight, eps), "rms_norm", what=f"with eps {eps} it")
 
 
 @case("4.1")
 def norm_of_zeros(learner, rng):
-    """A vector of zeros gives zeros, not NaN."""
-    got = learner.rms_norm(torch.zeros(2, 8), randn(rng, 8), 1e-6)
-    close(got, torch.zeros(2, 8), "rms_norm")
+    """A vector of zeros gives zeros, not NaN, in any dtype."""
+    for dtype in (F32, F16, BF16):
+        x, weight = torch.zeros(2, 8, dtype=dtype), randn(rng, 8, dtype=dtype)
+        close(learner.rms_norm(x, weight, 1e-6), x, "rms_norm", dtype)
 
 
 @case("4.1")
@@ -82,6 +87,22 @@ def norm_squares_beyond_float16(learner, rng):
     x, weight = 2000 * randn(rng, 4, 32, dtype=F16), randn(rng, 32, dtype=F16)
     got = learner.rms_norm(x, weight, 1e-5)
     close(got, oracle.rms_norm(x, weight, 1e-5), "rms_norm", F16)
+
+
+@case("4.1")
+def norm_of_small_float16_numbers(learner, rng):
+    """The squares of small float16 numbers are taken in float32, where they are not zero."""
+    x, weight = 1e-3 * randn(rng, 4, 32, dtype=F16), randn(rng, 32, dtype=F16)
+    got = learner.rms_norm(x, weight, 1e-6)
+    close(got, oracle.rms_norm(x, weight, 1e-6), "rms_norm", F16)
+
+
+@case("4.1")
+def norm_of_a_view(learner, rng):
+    """It does not matter how x lies in memory: a transposed tensor is as good as any."""
+    x, weight = randn(rng, 3, 4, 12), randn(rng, 12)
+    got = drive(learner, "on_views", "rms_norm", x, weight, 1e-5)
+    close(got, oracle.rms_norm(x, weight, 1e-5), "rms_norm")
 
 
 # --- 4.2 ---
@@ -118,34 +139,37 @@ def tables_by_hand(learner, rng):
 @case("4.2")
 def tables_for_any_size(learner, rng):
     """Pair i turns by theta ** (-2 i / D) radians a position, for any even D and any theta."""
-    for head_dim in (2, 6, 16, 64):
+    for head_dim, theta in ((2, 1e4), (6, 10.0), (16, 5e5), (64, 100.0)):
         positions = torch.tensor([rng.sample(range(64), 5), rng.sample(range(64), 5)])
-        tables(learner, positions, head_dim, rng.choice([100.0, 10000.0, 500000.0]))
+        tables(learner, positions, head_dim, theta)
 
 
 @case("4.2")
 def tables_go_by_position(learner, rng):
-    """A token's angle comes from its position: not from its column, and row by row."""
-    table = places(rng, [3, 7, 5], 8, firsts=[20, 0, 11])
-    real = table >= 0
-    cos, sin = learner.rope_tables(table, 8, 1000.0)
-    angles = torch.tensor(oracle.rope_angles(table, 8, 1000.0))
-    close(cos[real], angles.cos()[real], "rope_tables", what="cos")
-    close(sin[real], angles.sin()[real], "rope_tables", what="sin")
+    """A token's angle comes from its position, not its column; for padding it is any number."""
+    for firsts in ([20, 0, 11], [3, 9, 0]):
+        table = places(rng, [3, 7, 5], 8, firsts)
+        real = table >= 0
+        cos, sin = learner.rope_tables(table, 8, 1000.0)
+        angles = torch.tensor(oracle.rope_angles(table, 8, 1000.0))
+        for got, want, what in ((cos, angles.cos(), "cos"), (sin, angles.sin(), "sin")):
+            close(got[real], want[real], "rope_tables", what=what)
+            close(got[~real] * 0, torch.zeros_like(want[~real]), "rope_tables", what=what)
 
 
 @case("4.2")
 def tables_far_out(learner, rng):
-    """Positions of thousands, as in a long context, still have the right angles."""
-    first = rng.randrange(4000, 8000)
+    """Positions of many thousands, as in a long context, still have the right angles."""
+    first = rng.randrange(8192, 12000)
     tables(learner, torch.arange(first, first + 6)[None], 16, 100000.0, "rope_tables far")
 
 
 @case("4.2")
 def tables_of_an_odd_head(learner, rng):
     """An odd head_dim has no pairs: ValueError."""
-    with expect_raises("ValueError"):
-        learner.rope_tables(torch.tensor([[0, 1]]), 7, 10000.0)
+    for head_dim in (7, 1):
+        with expect_raises("ValueError"):
+            learner.rope_tables(torch.tensor([[0, 1]]), head_dim, 10000.0)
 
 
 @case("4.2")
@@ -193,6 +217,14 @@ def rope_in_16_bits(learner, rng):
         rotated(learner, randn(rng, 2, 3, 4, 8, dtype=dtype), 3 * randn(rng, 2, 4, 4), dtype)
 
 
+@case("4.2")
+def rope_of_a_view(learner, rng):
+    """It does not matter how x lies in memory: heads that were split off are transposed."""
+    x, angles = randn(rng, 2, 3, 5, 8), randn(rng, 2, 5, 4)
+    got = drive(learner, "on_views", "apply_rope", x, angles.cos(), angles.sin())
+    close(got, oracle.apply_rope(x, angles), "apply_rope")
+
+
 # --- 4.4 ---
 
 
@@ -235,7 +267,7 @@ def feed_forward_of_any_shape(learner, rng):
 @case("4.4")
 def feed_forward_of_large_numbers(learner, rng):
     """Large gate values, of either sign, neither overflow nor become NaN."""
-    swiglu(learner, rng, (4, 10), 16, size=300.0)
+    swiglu(learner, rng, (4, 10), 16, size=3e4)
 
 
 @case("4.4")
@@ -249,5 +281,5 @@ def feed_forward_in_16_bits(learner, rng):
 def feed_forward_through_linear(learner, rng):
     """All three products go through `linear`: here it alone can read the weights."""
     x, gate, up, down = (randn(rng, *shape) for shape in ((3, 6), (8, 6), (8, 6), (6, 8)))
-    got = learner.scenario("feed_forward_packed", x, gate, up, down)
+    got = drive(learner, "feed_forward_packed", x, gate, up, down)
     close(got, oracle.feed_forward(x, gate, up, down), "feed_forward")

@@ -5,6 +5,7 @@ import math
 import torch
 
 from course.cases import case, expect_raises, randn
+from tests.grading.forward_pass.driving import drive
 from tests.grading.forward_pass.tolerances import BF16, F16, F32, close, places
 from tests.oracles import forward_pass as oracle
 from tests.reference.arrays import tiny, tiny_config
@@ -81,10 +82,37 @@ def attention_of_a_chunk(learner, rng):
 @case("4.3")
 def attention_goes_by_position(learner, rng):
     """Positions decide what is visible, not columns: here the keys stand in any order."""
-    q, k, v = inputs(rng, 3, 4, 2, 5, 7, 8)
-    q_positions = torch.tensor([rng.sample(range(7), 5) for _ in range(3)])
-    k_positions = torch.tensor([rng.sample(range(7), 7) for _ in range(3)])
-    attended(learner, q, k, v, q_positions, k_positions)
+    for length, keys in ((5, 7), (6, 6)):
+        q, k, v = inputs(rng, 3, 4, 2, length, keys, 8)
+        q_positions = torch.tensor([rng.sample(range(keys), length) for _ in range(3)])
+        k_positions = torch.tensor([rng.sample(range(keys), keys) for _ in range(3)])
+        attended(learner, q, k, v, q_positions, k_positions)
+
+
+@case("4.3")
+def attention_of_one_token_each(learner, rng):
+    """One new token a sequence, and sequences of different lengths: some keys are padding, some
+    come later.
+    """
+    q, k, v = inputs(rng, 3, 4, 2, 1, 6, 8)
+    k_positions = torch.tensor([[0, 1, 2, 3, 4, 5], [0, 1, 2, -1, -1, -1], [2, -1, 0, 3, 4, 1]])
+    attended(learner, q, k, v, torch.tensor([[5], [2], [3]]), k_positions)
+
+
+@case("4.3")
+def attention_of_one_sequence(learner, rng):
+    """A single sequence can have padding too."""
+    q, k, v = inputs(rng, 1, 4, 2, 6, 6, 8)
+    both = places(rng, [4], 6)
+    attended(learner, q, k, v, both, both)
+
+
+@case("4.3")
+def attention_far_back(learner, rng):
+    """A query sees every key before it, however far back, and positions may be large."""
+    q, k, v = inputs(rng, 2, 2, 1, 3, 70, 8)
+    k_positions = torch.stack([torch.arange(70), torch.arange(5000, 12000, 100)])
+    attended(learner, q, k, v, torch.tensor([[69, 40, 68], [11900, 9000, 12500]]), k_positions)
 
 
 @case("4.3")
@@ -98,10 +126,14 @@ def attention_ignores_padding(learner, rng):
 
 @case("4.3")
 def attention_of_nothing(learner, rng):
-    """A query that may see no key at all gets zeros, never NaN; its neighbours are as always."""
+    """A query that may see no key, or that meets none at all, gets zeros, never NaN; its
+    neighbours are as always.
+    """
     q, k, v = inputs(rng, 2, 2, 1, 3, 4, 4)
     q_positions, k_positions = torch.tensor([[2, 5, 7]] * 2), torch.tensor([[5, 6, -1, -1]] * 2)
     attended(learner, q, k, v, q_positions, k_positions)
+    none = torch.zeros(2, 0, dtype=torch.long)
+    attended(learner, q, k[:, :, :0], v[:, :, :0], q_positions, none, what="with S = 0 it")
 
 
 @case("4.3")
@@ -110,6 +142,36 @@ def attention_with_large_scores(learner, rng):
     q, k, v = inputs(rng, 2, 4, 2, 5, 5, 16)
     both = counting(2, 0, 5)
     attended(learner, 30 * q, 30 * k, v, both, both, "attention large")
+
+
+@case("4.3")
+def attention_with_large_scores_in_16_bits(learner, rng):
+    """A score of 128 overflows in no dtype: one key has all the weight, two of them half each."""
+    for dtype in (F16, BF16):
+        q = torch.tensor([[32.0, 0], [0, 32.0]], dtype=dtype).repeat(1, 8).view(1, 1, 2, 16)
+        k = torch.zeros(1, 1, 3, 16, dtype=dtype)
+        k[..., 0, 0], k[..., 1, 1], k[..., 2, 1] = 16, 16, 16  # 32 * 16 / sqrt(16) = 128
+        v = randn(rng, 1, 1, 3, 16, dtype=dtype)
+        attended(learner, q, k, v, counting(1, 2, 2), counting(1, 0, 3))
+
+
+@case("4.3")
+def attention_with_low_scores(learner, rng):
+    """A key that a query may not see gets nothing, even where all it may see score -20,000."""
+    q = torch.tensor([200.0, 0, 0, 0]).repeat(1, 1, 2, 1)
+    k = torch.tensor([[-200.0, 1, 1, 1], [0, 0, 0, 0], [200, 1, 1, 1]]).view(1, 1, 3, 4)
+    v = torch.tensor([[1.0, 2, 3, 4], [5, 6, 7, 8], [9, 9, 9, 9]]).view(1, 1, 3, 4)
+    got = learner.attention(q, k, v, torch.tensor([[2, 3]]), torch.tensor([[0, -1, 4]]))
+    close(got, [[[[1.0, 2, 3, 4]] * 2]], "attention")
+
+
+@case("4.3")
+def attention_of_views(learner, rng):
+    """It does not matter how q, k and v lie in memory: a cache gives views of itself."""
+    q, k, v = inputs(rng, 2, 4, 2, 5, 5, 8)
+    both = counting(2, 0, 5)
+    got = drive(learner, "on_views", "attention", q, k, v, both, both)
+    close(got, oracle.attention(q, k, v, both, both), "attention")
 
 
 @case("4.3")
@@ -123,7 +185,8 @@ def attention_in_16_bits(learner, rng):
 @case("4.3")
 def attention_heads_that_do_not_divide(learner, rng):
     """H must be a multiple of KV: ValueError otherwise."""
-    q, k, v = inputs(rng, 1, 5, 3, 2, 2, 4)
     both = counting(1, 0, 2)
-    with expect_raises("ValueError"):
-        learner.attention(q, k, v, both, both)
+    for heads, kv_heads in ((5, 3), (2, 4)):
+        q, k, v = inputs(rng, 1, heads, kv_heads, 2, 2, 4)
+        with expect_raises("ValueError"):
+            learner.attention(q, k, v, both, both)

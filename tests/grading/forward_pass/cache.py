@@ -5,7 +5,8 @@ The expected contents are kept in a plain dictionary, (row, position) -> column 
 
 import torch
 
-from course.cases import Wrong, case, expect_equal, expect_tensor, randn
+from course.cases import case, expect_equal, expect_tensor, randn
+from tests.grading.forward_pass.driving import drive, expect_failure
 from tests.grading.forward_pass.tolerances import places
 from tests.reference.arrays import tiny_config
 
@@ -56,7 +57,7 @@ class Script:
 
     def run(self, learner) -> list:
         """All steps on the cache under test; every read compared."""
-        answers = learner.scenario("kv_session", *self.setting, self.steps)
+        answers = drive(learner, "kv_session", *self.setting, self.steps)
         dtype = getattr(torch, self.setting[3])
         for index, (layer, rows, held) in self.reads.items():
             compare(answers[index], layer, rows, held, dtype)
@@ -66,9 +67,7 @@ class Script:
 def compare(answer, layer: int, rows, held: dict, dtype) -> None:
     """One read against the dictionary: positions, then k and v wherever there is a token."""
     k, v, positions = answer
-    lengths = [
-        max((p + 1 for n, r, p in held if (n, r) == (layer, row)), default=0) for row in rows
-    ]
+    lengths = [max((p + 1 for _, r, p in held if r == row), default=0) for row in rows]
     longest = max(lengths)
     expected = [[p if p < length else -1 for p in range(longest)] for length in lengths]
     expected = torch.tensor(expected, dtype=torch.long).view(len(rows), longest)
@@ -87,16 +86,6 @@ def compare(answer, layer: int, rows, held: dict, dtype) -> None:
         expect_tensor(got, want, atol=0.0, what=what)
 
 
-def expect_failure(found: dict, kind: str, what: str) -> None:
-    """A step marked "fails" did fail, with the right exception and the right names in it."""
-    if not found:
-        raise Wrong(f"{what} raised nothing, expected {kind}")
-    if kind not in found["raised"]:
-        raise Wrong(f"{what} raised {found['raised'][0]}, expected {kind}")
-    if found["unnamed"]:
-        raise Wrong(f"the message of the {kind} of {what} does not name {found['unnamed']}")
-
-
 @case("4.5")
 def cache_prompt_then_tokens(learner, rng):
     """A prompt and then single tokens come back in their order, each layer with its own."""
@@ -104,6 +93,24 @@ def cache_prompt_then_tokens(learner, rng):
     for position in (4, 5, 6):
         script.write(rng, [0], [[position]])
     script.read(0).run(learner)
+
+
+@case("4.5")
+def cache_one_layer_at_a_time(learner, rng):
+    """A layer's tokens can be read as soon as that layer is written, as every forward does."""
+    script = Script(1, 8).do("reserve", 0, 8)
+    for positions in ([0, 1, 2], [3]):
+        for layer in range(LAYERS):
+            script.write(rng, [0], [positions], [layer]).read(0, layers=[layer])
+    script.run(learner)
+
+
+@case("4.5")
+def cache_length_is_the_highest(learner, rng):
+    """A row has one length, its highest position plus 1, whichever layer or places it came in."""
+    script = Script(2, 8).do("reserve", 0, 8).do("reserve", 1, 8)
+    script.write(rng, [0, 1], [[4, 0], [1, -1]]).read(0, 1)
+    script.write(rng, [0, 1], [[6], [2]], [LAYERS - 1]).read(0, 1).run(learner)
 
 
 @case("4.5")
@@ -141,7 +148,8 @@ def cache_stores_no_padding(learner, rng):
     for row in range(3):
         script.do("reserve", row, 5)
     script.write(rng, [0, 1, 2], [[0, 1, 2, 3, 4]] * 3).read(0, 1, 2)
-    script.write(rng, [2, 0, 1], places(rng, [2, 1, 3], 4)).read(0, 1, 2).run(learner)
+    script.write(rng, [2, 0, 1], places(rng, [2, 1, 3], 4)).read(0, 1, 2)
+    script.write(rng, [0, 2], [[-1, -1]] * 2).read(0, 1, 2).run(learner)
 
 
 @case("4.5")
@@ -156,7 +164,7 @@ def cache_counts_its_room(learner, rng):
     """reserve grows a row's room to the length asked for, never adds to it or shrinks it."""
     script = Script(3, 10).do("room")
     expected = [[0, 30, 30]]
-    for row, length, used in ((0, 4, 4), (0, 9, 9), (0, 3, 9), (2, 10, 19), (0, 9, 19)):
+    for row, length, used in ((0, 4, 4), (0, 9, 9), (0, 3, 9), (0, 0, 9), (2, 10, 19), (0, 9, 19)):
         script.do("reserve", row, length).do("room")
         expected.append([used, 30 - used, 30])
     answers = script.run(learner)
@@ -180,18 +188,37 @@ def cache_refuses_what_it_lacks(learner, rng):
 
 @case("4.5")
 def cache_write_beyond_the_room(learner, rng):
-    """A position that is not reserved is CacheFull, and then nothing at all has been stored."""
-    script = Script(3, 8).do("reserve", 0, 5).do("reserve", 1, 5)
+    """A position that its own row has not reserved is CacheFull, and then nothing at all has been
+    stored.
+    """
+    script = Script(3, 8).do("reserve", 0, 6).do("reserve", 1, 4)
     script.write(rng, [0, 1], [[0, 1, 2]] * 2)
-    refused = (([0, 1], [[3, 4], [4, 5]]), ([0, 1], [[1, 7], [1, 3]]), ([2], [[0]]))
+    refused = (
+        ([0, 1], [[3, 4], [3, 4]]),  # 4 is beyond the room of row 1, but not of row 0
+        ([0, 1], [[5, 0], [0, 4]]),  # and here it is not the highest position
+        ([0, 1], [[1, 7], [1, 3]]),
+        ([2], [[0]]),
+    )
+    refuse(learner, rng, script, refused, "CacheFull")
+
+
+@case("4.5")
+def cache_write_in_unknown_rows(learner, rng):
+    """A row that the cache does not have is IndexError, and then nothing has been stored."""
+    script = Script(2, 8).do("reserve", 0, 6).do("reserve", 1, 4).write(rng, [1], [[0]])
+    refuse(learner, rng, script, (([0, 2], [[0], [0]]), ([0, -1], [[0], [1]])), "IndexError")
+
+
+def refuse(learner, rng, script: Script, refused, kind: str) -> None:
+    """Writes in (rows, positions) that fail with kind, and others before and after them."""
     for rows, positions in refused:
         k, v = numbers(rng, torch.tensor(positions))
         step = ["write", 0, torch.tensor(rows), torch.tensor(positions), k, v]
-        script.do("fails", [], step).read(0, 1, 2, layers=[0])
-    answers = script.write(rng, [0, 1], [[3, 4]] * 2).read(0, 1).run(learner)
+        script.do("fails", [], step).read(*range(script.setting[1]), layers=[0])
+    answers = script.write(rng, [0, 1], [[3, 5], [3, 2]]).read(0, 1).run(learner)
     found = [a for a, step in zip(answers, script.steps, strict=True) if step[0] == "fails"]
     for answer, (rows, positions) in zip(found, refused, strict=True):
-        expect_failure(answer, "CacheFull", f"write at {positions} in rows {rows}")
+        expect_failure(answer, kind, f"write at {positions} in rows {rows}")
 
 
 @case("4.5")
@@ -218,5 +245,16 @@ def cache_frees_the_room(learner, rng):
 @case("4.5")
 def cache_in_16_bits(learner, rng):
     """Keys and values are kept in the cache's own dtype, whatever they came in."""
-    script = Script(2, 6, "bfloat16").do("reserve", 0, 4).do("reserve", 1, 4)
-    script.write(rng, [1, 0], [[0, 1, 2], [0, -1, 1]]).read(0, 1).run(learner)
+    for dtype in ("bfloat16", "float16"):
+        script = Script(2, 6, dtype).do("reserve", 0, 4).do("reserve", 1, 4)
+        script.write(rng, [1, 0], [[0, 1, 2], [0, -1, 1]]).read(0, 1).run(learner)
+
+
+@case("4.5")
+def cache_keeps_to_itself(learner, rng):
+    """Two caches share nothing: each holds what was written to it."""
+    pairs = [list(numbers(rng, torch.tensor([[0]]))) for _ in range(2)]
+    answers = drive(learner, "kv_pair", "tied", *pairs)
+    for answer, (k, v), what in zip(answers, pairs, ("first", "second"), strict=True):
+        for got, want in zip(answer[:2], (k, v), strict=True):
+            expect_tensor(got, want, atol=0.0, what=f"what the {what} cache holds")

@@ -7,22 +7,26 @@ import numpy as np
 import torch
 
 from course.cases import Wrong, case, expect_equal, randn
-from tests.grading.forward_pass.cache import expect_failure
-from tests.grading.forward_pass.tolerances import close, places, random_ids
+from tests.grading.forward_pass.driving import drive, expect_failure
+from tests.grading.forward_pass.tolerances import BF16, F16, close, places, random_ids
 from tests.oracles import forward_pass as oracle
 from tests.reference.arrays import tiny, tiny_config, tiny_weights
 
 
-def call(tokens, positions, rows=None, every_position=False, **more) -> dict:
-    """One forward for the scenario."""
+def call(tokens, positions, rows=None, every_position=False, cache=0, **more) -> dict:
+    """One forward for the scenario, with the cache of that number if there is one."""
     rows = None if rows is None else torch.tensor(rows)
     found = {"tokens": torch.as_tensor(tokens), "positions": torch.as_tensor(positions)}
-    return {**found, "rows": rows, "every_position": every_position, **more}
+    return {**found, "rows": rows, "every_position": every_position, "cache": cache, **more}
 
 
-def forward(learner, model: str, *calls: dict, room: list | None = None) -> list:
-    """The answers of one model, and one cache with room if given, to some forwards."""
-    return learner.scenario("llama_session", model, list(calls), room)
+def forward(
+    learner, model: str, *calls: dict, room=None, rooms=(), kind="own", dtype="float32"
+) -> list:
+    """The answers of one model, and a cache with that room (or several), to some forwards."""
+    rooms = list(rooms) if room is None else [room]
+    calls = [one if rooms else {**one, "cache": None} for one in calls]
+    return drive(learner, "llama_session", model, calls, rooms, kind, dtype)
 
 
 def truth(model: str, ids) -> torch.Tensor:
@@ -63,10 +67,11 @@ def logits_at_every_position(learner, rng):
 def logits_of_the_last_token(learner, rng):
     """By default there are logits for the last token of each sequence only: [B, V]."""
     for model in ("tied", "untied"):
-        sequences = sequences_of(rng, model, [rng.randrange(1, 9)])
-        positions = torch.arange(len(sequences[0]))[None]
-        (got,) = forward(learner, model, call(sequences, positions))
-        close(got, truth(model, sequences[0])[-1:], "logits", what=f"{model} model: it")
+        (ids,) = sequences_of(rng, model, [rng.randrange(1, 9)])
+        for padding in (0, 2):
+            positions = [[*range(len(ids)), *[-1] * padding]]
+            (got,) = forward(learner, model, call([ids + [3] * padding], positions))
+            close(got, truth(model, ids)[-1:], "logits", what=f"{model} model: it")
 
 
 @case("4.6")
@@ -84,8 +89,8 @@ def logits_with_padding_anywhere(learner, rng):
     sequences = sequences_of(rng, "tied", (4, 7, 1))
     right = torch.arange(8) * (torch.arange(8) < torch.tensor([[4], [7], [1]]))
     right = torch.where(torch.arange(8) < torch.tensor([[4], [7], [1]]), right, -1)
-    for table in (right, places(rng, [4, 7, 1], 8)):
-        tokens = spread(table, sequences).masked_fill(table < 0, rng.choice([10**6, -1]))
+    for table, other in ((right, 10**6), (places(rng, [4, 7, 1], 8), -1000)):
+        tokens = spread(table, sequences).masked_fill(table < 0, other)
         (got,) = forward(learner, "tied", call(tokens, table))
         expected = torch.stack([truth("tied", ids)[-1] for ids in sequences])
         close(got, expected, "logits")
@@ -95,12 +100,61 @@ def logits_with_padding_anywhere(learner, rng):
 def logits_with_a_cache(learner, rng):
     """Prefill, then one token at a time against the cache: the logits of the whole sequence."""
     (ids,) = sequences_of(rng, "tied", [8])
-    calls = [call([ids[:5]], [range(5)])]
-    calls += [call([[ids[p]]], [[p]]) for p in (5, 6, 7)]
-    answers = forward(learner, "tied", *calls, room=[8])
-    expected = truth("tied", ids)
+    answers = forward(learner, "tied", *step_by_step(ids, 5), room=[8])
     for got, position in zip(answers, (4, 5, 6, 7), strict=True):
-        close(got, expected[position][None], "logits", what=f"after position {position} it")
+        want = truth("tied", ids)[position][None]
+        close(got, want, "logits", what=f"after position {position} it")
+
+
+def step_by_step(ids: list[int], prompt: int, **more) -> list[dict]:
+    """The first ids in one forward, then the others one by one."""
+    calls = [call([ids[:prompt]], [range(prompt)], **more)]
+    return calls + [call([[ids[p]]], [[p]], **more) for p in range(prompt, len(ids))]
+
+
+@case("4.6")
+def logits_in_default_rows(learner, rng):
+    """Without `rows`, sequence b of the batch lives in row b of the cache."""
+    sequences = sequences_of(rng, "tied", (6, 4))
+    table = torch.tensor([[0, 1, 2, 3, 4], [-1, -1, 0, 1, 2]])
+    steps = [call(spread(table, sequences), table)]
+    steps.append(call([[ids[-1]] for ids in sequences], [[5], [3]]))
+    answers = forward(learner, "tied", *steps, room=[6, 4])
+    for step, (got, back) in enumerate(zip(answers, (2, 1), strict=True)):
+        want = torch.stack([truth("tied", ids)[-back] for ids in sequences])
+        close(got, want, "logits", what=f"forward number {step + 1}")
+
+
+@case("4.6")
+def logits_with_two_caches(learner, rng):
+    """A forward uses the cache it is given, of any kind that has `write` and `read`."""
+    sequences = sequences_of(rng, "tied", (5, 4))
+    each = [step_by_step(ids, 3, cache=c) for c, ids in enumerate(sequences)]
+    order = [each[0][0], each[1][0], each[0][1], each[1][1], each[0][2]]
+    answers = forward(learner, "tied", *order, rooms=[[5], [4]], kind="other")
+    wanted = [(0, 2), (1, 2), (0, 3), (1, 3), (0, 4)]
+    for step, (got, (c, position)) in enumerate(zip(answers, wanted, strict=True)):
+        want = truth("tied", sequences[c])[position][None]
+        close(got, want, "logits", what=f"forward number {step + 1}, with cache {c + 1},")
+
+
+@case("4.6")
+def logits_in_16_bits(learner, rng):
+    """A model in half precision computes in it, with and without a cache."""
+    (ids,) = sequences_of(rng, "tied", [5])
+    for dtype in (F16, BF16):
+        want, name = _half_truth(tuple(ids), dtype), str(dtype).removeprefix("torch.")
+        (got,) = forward(learner, "tied", call([ids], [range(5)]), dtype=name)
+        close(got, want, "logits", dtype)
+        got = forward(learner, "tied", *step_by_step(ids, 4), room=[5], dtype=name)[-1]
+        close(got, want, "logits", dtype, "with a cache it")
+
+
+@lru_cache(64)
+def _half_truth(ids: tuple[int, ...], dtype) -> torch.Tensor:
+    """The oracle's last logits [1, V] with weights that were rounded to dtype."""
+    weights = {name: weight.to(dtype) for name, weight in tiny_weights("tied").items()}
+    return torch.tensor(oracle.logits(tiny_config("tied"), weights, ids)[-1:])
 
 
 @case("4.6")
@@ -118,12 +172,13 @@ def logits_in_chunks(learner, rng):
 @case("4.6")
 def logits_of_ragged_rows(learner, rng):
     """Prefill and decode of different lengths in one call, each sequence in the row it names."""
-    sequences = sequences_of(rng, "tied", (9, 5, 7))
+    sequences = sequences_of(rng, "tied", (9, 6, 6))
     expected = [truth("tied", ids) for ids in sequences]
     rows, done = [2, 0, 3], [0, 0, 0]
     calls, wanted = [], []
-    for counts in ((4, 1, 3), (1, 3, 1), (3, 1, 1)):
-        table = places(rng, list(counts), 4, firsts=done)
+    for counts in ((4, 1, 3), (1, 3, 1), (3, 1, 1), (1, 1, 1)):
+        width = 1 if max(counts) == 1 else 4
+        table = places(rng, list(counts), width, firsts=done)
         calls.append(call(spread(table, sequences), table, rows))
         done = [d + c for d, c in zip(done, counts, strict=True)]
         wanted.append(torch.stack([e[d - 1] for e, d in zip(expected, done, strict=True)]))
@@ -142,7 +197,7 @@ def attend_alone(learner, rng):
         angles = oracle.rope_angles(table, sizes["head_dim"], sizes["rope_theta"])
         angles = torch.tensor(angles).float()
         rotation = (angles.cos(), angles.sin())
-        got = learner.scenario("llama_attend", model, 1, x, table, rotation)
+        got = drive(learner, "llama_attend", model, 1, x, table, rotation)
         weights = tiny_weights(model)
         expected = [oracle.attend(sizes, weights, 1, x[b], table[b].numpy()) for b in range(2)]
         close(got, np.stack(expected), "attend", what=f"{model} model: it")
@@ -150,18 +205,28 @@ def attend_alone(learner, rng):
 
 @case("4.6")
 def logits_through_linear(learner, rng):
-    """Every product with a matrix goes through `linear`: here it alone can read the weights."""
-    (ids,) = sequences_of(rng, "untied", [5])
-    got = learner.scenario("llama_packed", "untied", torch.tensor([ids]), torch.arange(5)[None])
-    close(got, truth("untied", ids)[-1:], "logits")
+    """Every product with a matrix goes through `linear`: here it alone can read the weights. Only
+    the last token of each sequence goes through the head.
+    """
+    for model in ("untied", "tied"):
+        sequences = sequences_of(rng, model, (5, 5))
+        positions = torch.arange(5).repeat(2, 1)
+        got, rows = drive(learner, "llama_packed", model, torch.tensor(sequences), positions)
+        want = torch.stack([truth(model, ids)[-1] for ids in sequences])
+        close(got, want, "logits", what=f"{model} model: it")
+        if rows != 2:
+            raise Wrong(f"of a batch of 2 sequences, {rows} rows of x went through the head")
 
 
 @case("4.6")
 def forward_refuses_bad_inputs(learner, rng):
     """What check_inputs refuses is refused before anything is written to the cache."""
-    vocabulary = tiny_config("tied")["vocab_size"]
+    sizes = tiny_config("tied")
+    vocabulary, context = sizes["vocab_size"], sizes["max_position_embeddings"]
     wrong = (
         call([[5, vocabulary]], [[0, 1]], fails=[vocabulary]),
+        call([[-2, 5]], [[0, 1]], fails=[]),
+        call([[5]], [[context]], fails=[]),
         call([[5, 6]], [[0, 1], [0, 1]], fails=[]),
         call([[5, 6], [7, 8]], [[0, 1], [-1, -1]], fails=[]),
     )

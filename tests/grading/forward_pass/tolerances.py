@@ -20,7 +20,7 @@ TOLERANCES: dict[tuple[str, torch.dtype], float] = {
     ("rms_norm", F16): 4e-3,  # 7.9e-4
     ("rms_norm", BF16): 3e-2,  # 6.1e-3
     ("rope_tables", F32): 5e-5,  # 5.6e-6
-    ("rope_tables far", F32): 1.5e-3,  # 1.5e-4, from float32 angles of thousands of radians
+    ("rope_tables far", F32): 2.5e-3,  # 3.3e-4, from float32 angles of thousands of radians
     ("apply_rope", F32): 2e-6,  # 2.0e-7
     ("apply_rope", F16): 6e-3,  # 1.2e-3
     ("apply_rope", BF16): 4e-2,  # 8.8e-3
@@ -33,6 +33,8 @@ TOLERANCES: dict[tuple[str, torch.dtype], float] = {
     ("feed_forward", BF16): 1e-1,  # 2.8e-2
     ("attend", F32): 1.5e-5,  # 1.9e-6
     ("logits", F32): 8e-5,  # 9.6e-6
+    ("logits", F16): 6e-2,  # 1.6e-2
+    ("logits", BF16): 4e-1,  # 9.5e-2
 }
 
 

@@ -147,6 +147,22 @@ def padding_visible(q, k, v, q_positions, k_positions):
 
 
 @misconception("4.3", "attention")
+def no_mask_for_one_token(q, k, v, q_positions, k_positions):
+    """You leave the mask out when there is one new token, as if everything in the cache came before
+    it. In a batch of different lengths the shorter rows end in padding: -1 is hidden there too.
+    """
+    if q.shape[1] % k.shape[1]:
+        raise ValueError("heads")
+    k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
+    scores = (q @ k.transpose(-1, -2)).float() / q.shape[-1] ** 0.5
+    hidden = (k_positions[:, None] > q_positions[..., None]) | (k_positions[:, None] < 0)
+    if q.shape[2] == 1:
+        hidden = torch.zeros_like(hidden)
+    weights = scores.masked_fill(hidden[:, None], float("-inf")).softmax(-1)
+    return weights.masked_fill(hidden[:, None], 0.0).to(v.dtype) @ v
+
+
+@misconception("4.3", "attention")
 def softmax_over_queries(q, k, v, q_positions, k_positions):
     """Your softmax runs over the queries. The weights of one query, over all its keys, have to sum
     to 1: it is the last dimension of the scores.

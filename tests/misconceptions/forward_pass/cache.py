@@ -45,6 +45,7 @@ def stored_by_column(self, layer, rows, positions, k, v):
     """You store each token at its column. The second call would then overwrite the first: the place
     is the token's position.
     """
+    self._check_rows(rows.tolist())
     batch, column = (positions >= 0).nonzero(as_tuple=True)
     row, slot = rows[batch], positions[batch, column]
     if bool((slot >= self.reserved[row]).any()):
@@ -59,6 +60,7 @@ def appended(self, layer, rows, positions, k, v):
     """You append tokens at the end of the row. Then the order of writing decides, the second layer
     lands behind the first, and nothing can be written again: store by position.
     """
+    self._check_rows(rows.tolist())
     for b, row in enumerate(rows.tolist()):
         real = positions[b] >= 0
         start, count = int(self.lengths[row]), int(real.sum())
@@ -77,6 +79,7 @@ def padding_stored_last(self, layer, rows, positions, k, v):
     """You store padding too: index -1 means the last place of the row, so padding overwrites a
     token there. Leave out everything whose position is -1 before you store.
     """
+    self._check_rows(rows.tolist())
     batch = torch.arange(len(rows))[:, None].expand(positions.shape)
     row = rows[batch]
     if bool((positions >= self.reserved[row]).any()):
@@ -91,6 +94,7 @@ def counted_lengths(self, layer, rows, positions, k, v):
     """You add the number of new tokens to the length. Every layer writes the same tokens, and a
     position may be written again: the length is the highest position plus 1.
     """
+    self._check_rows(rows.tolist())
     batch, column = (positions >= 0).nonzero(as_tuple=True)
     row, slot = rows[batch], positions[batch, column]
     if bool((slot >= self.reserved[row]).any()):
@@ -106,6 +110,7 @@ def counted_past_the_end(self, layer, rows, positions, k, v):
     """You add the number of new tokens to the length, in every layer again, so that it passes the
     end of the row. The length is the highest position ever written, plus 1.
     """
+    self._check_rows(rows.tolist())
     batch, column = (positions >= 0).nonzero(as_tuple=True)
     row, slot = rows[batch], positions[batch, column]
     if bool((slot >= self.reserved[row]).any()):
@@ -120,6 +125,7 @@ def length_of_the_last_write(self, layer, rows, positions, k, v):
     """You set the length to the last position written, even when the row already reached further.
     It is the highest position ever written, plus 1.
     """
+    self._check_rows(rows.tolist())
     batch, column = (positions >= 0).nonzero(as_tuple=True)
     row, slot = rows[batch], positions[batch, column]
     if bool((slot >= self.reserved[row]).any()):
@@ -135,6 +141,7 @@ def one_position_too_many(self, layer, rows, positions, k, v):
     """Your check lets one position too many through. With room for 5 the positions are 0 to 4:
     position 5 is already outside.
     """
+    self._check_rows(rows.tolist())
     batch, column = (positions >= 0).nonzero(as_tuple=True)
     row, slot = rows[batch], positions[batch, column]
     if bool((slot > self.reserved[row]).any()):
@@ -149,6 +156,7 @@ def room_not_checked(self, layer, rows, positions, k, v):
     """You store without looking at what the row has reserved. Room that was not asked for may be
     promised to somebody else: raise CacheFull.
     """
+    self._check_rows(rows.tolist())
     batch, column = (positions >= 0).nonzero(as_tuple=True)
     row, slot = rows[batch], positions[batch, column]
     self.keys[layer][row, :, slot] = k[batch, :, column].to(self.keys.dtype)
@@ -161,6 +169,7 @@ def half_stored_before_the_error(self, layer, rows, positions, k, v):
     """You store token by token and raise in the middle, so some of them stay behind. Check all
     positions first; on an error nothing has been stored.
     """
+    self._check_rows(rows.tolist())
     for b, row in enumerate(rows.tolist()):
         for t, slot in enumerate(positions[b].tolist()):
             if slot < 0:
@@ -177,6 +186,7 @@ def written_to_the_first_rows(self, layer, rows, positions, k, v):
     """You write sequence b to row b. `rows` says where each sequence lives, and that may be row 3
     and then row 1.
     """
+    self._check_rows(rows.tolist())
     batch, column = (positions >= 0).nonzero(as_tuple=True)
     row, slot = batch, positions[batch, column]
     if bool((slot >= self.reserved[rows[batch]]).any()):
@@ -184,6 +194,20 @@ def written_to_the_first_rows(self, layer, rows, positions, k, v):
     self.keys[layer][row, :, slot] = k[batch, :, column].to(self.keys.dtype)
     self.values[layer][row, :, slot] = v[batch, :, column].to(self.values.dtype)
     self.lengths.scatter_reduce_(0, row, slot + 1, "amax")
+
+
+@misconception("4.5", "KVCache.write")
+def write_without_row_check(self, layer, rows, positions, k, v):
+    """Your write takes row -1, which torch reads as the last row: somebody else's. A row that does
+    not exist is an IndexError, before anything is stored.
+    """
+    batch, column = (positions >= 0).nonzero(as_tuple=True)
+    row, slot = rows[batch], positions[batch, column]
+    if bool((slot >= self.reserved[row]).any()):
+        raise CacheFull("not reserved")
+    self.keys[layer][row, :, slot] = k[batch, :, column].to(self.keys.dtype)
+    self.values[layer][row, :, slot] = v[batch, :, column].to(self.values.dtype)
+    self.lengths[rows] = self.lengths[rows].maximum(positions.amax(-1) + 1)
 
 
 @misconception("4.5", "KVCache.read")

@@ -34,6 +34,25 @@ def residual_from_the_normed(self, tokens, positions, cache=None, rows=None, eve
 
 
 @misconception("4.6", "Llama.forward")
+def head_on_every_position(self, tokens, positions, cache=None, rows=None, every_position=False):
+    """You multiply all positions by the head and then pick the last. The head is the largest matrix
+    of all: of a prompt of 1,000 tokens, 999 products are thrown away. Pick first.
+    """
+    check_inputs(self.config, tokens, positions)
+    rows = torch.arange(len(tokens)) if rows is None else rows
+    rotation = rope_tables(positions, self.config.head_dim, self.config.rope_theta)
+    x = self.embedding[tokens.where(positions >= 0, 0)]
+    for layer in range(self.config.num_hidden_layers):
+        h = self.norm(x, f"model.layers.{layer}.input_layernorm.weight")
+        x = x + self.attend(layer, h, positions, rotation, cache, rows)
+        h = self.norm(x, f"model.layers.{layer}.post_attention_layernorm.weight")
+        x = x + feed_forward(h, *self.mlp_weights(layer), self.linear)
+    logits = self.linear(self.norm(x, "model.norm.weight"), self.head)
+    last = logits[torch.arange(len(x)), _last_real_column(positions)]
+    return logits if every_position else last
+
+
+@misconception("4.6", "Llama.forward")
 def no_residual(self, tokens, positions, cache=None, rows=None, every_position=False):
     """You replace x by what attention and feed-forward return. Both are added to x: a layer
     corrects what is there, it does not start again.

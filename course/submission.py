@@ -75,10 +75,6 @@ class Built:
     path: Path
     parts: tuple[Part, ...] = field(repr=False)
 
-    def runnable(self) -> list[list]:
-        """[exercise or "", first line, last line] of the parts that parse, for Runner.load."""
-        return [[p.cell.exercise or "", p.start, p.end] for p in self.parts if not p.cell.broken]
-
     def locate(self, line: int | None) -> tuple[Cell, int] | None:
         """The cell and the line within it (from 1) of a line of the built file."""
         for part in self.parts:

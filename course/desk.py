@@ -62,7 +62,9 @@ def hint(exercise_id: str) -> None:
     for number, text in enumerate(exercise.hints[first:read], first + 1):
         print(f"{exercise.id} hint {number} of {len(exercise.hints)}: {text}")
     if read == len(exercise.hints):
-        print(f'That was the last hint; solution("{exercise.id}") shows our answer.')
+        print(
+            f"That was the last hint; `python -m course solution {exercise.id}` shows our answer."
+        )
 
 
 def solution(exercise_id: str, confirm: Callable[[str], str] | None) -> bool:

@@ -91,7 +91,7 @@ class Runner:
         message = _text_of(error)
         bare = not message or message.startswith("exercise ")  # as we hand it out, or shorter
         unwritten = isinstance(error, NotImplementedError) and bare
-        return Raised(kinds[0], kinds, message, line, unwritten)
+        return Raised(kinds[0], kinds, message, line, unwritten, own)
 
 
 def _text_of(error: BaseException) -> str:

@@ -27,6 +27,8 @@ def main(argv: list[str]) -> int:
     path = take_copy(chapter, script=args.script)
     if args.script:
         print(f"Open {shown(path)} in your editor; judge it with `python -m course check`.")
+        print(f"Run it cell by cell in an editor that knows `# %%`, with {shown_python()} as its")
+        print(f"Python; or all of it: {shown_python()} {shown(path)}")
         return 0
     return _lab(path, args.jupyter_args)
 
@@ -63,6 +65,12 @@ def take_copy(chapter: manifest.Chapter, script: bool = False, folder: Path = WO
         raise
     print(f"Your copy: {shown(path)}")
     return path
+
+
+def shown_python() -> str:
+    """The Python to run a learner's file with, as a person would type it."""
+    python = Path(sys.executable)
+    return python.relative_to(ROOT).as_posix() if python.is_relative_to(ROOT) else str(python)
 
 
 def _next_chapter() -> manifest.Chapter:

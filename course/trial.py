@@ -4,6 +4,7 @@ import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from course import wire
@@ -35,7 +36,7 @@ class Learner:
     def _ask(self, do: str, name: str, args: tuple, kwargs: dict):
         call = f"{name}({_arguments(args, kwargs)})"
         if do == "scenario":
-            call += " of tests/scenarios, which drives your code"
+            call += ", a series of calls of your code"
         self.trace.append((call, None))
         request = {"do": do, "name": name, "args": args, "kwargs": kwargs}
         reply = self._backend.answer(request)
@@ -95,16 +96,17 @@ def _arguments(args: tuple, kwargs: dict) -> str:
     return ", ".join(shown)
 
 
-def _shown(value, limit: int = 160) -> str:
+def _shown(value, limit: int = 240) -> str:
     text = repr(_summary(value))
     half = limit // 2
     return text if len(text) <= limit else f"{text[:half]} … {text[-half:]}"  # the last matters
 
 
 def _summary(value):
-    """The value with every tensor in it replaced by its dtype and shape."""
+    """The value with every tensor in it as its dtype and shape, or a small one of ints as it is."""
     if isinstance(value, Tensor):
-        return _Words(describe(value))
+        few = value.dtype == torch.int64 and value.numel() <= 24
+        return value.tolist() if few else _Words(describe(value))
     if isinstance(value, list | tuple):
         return type(value)(map(_summary, value))
     if isinstance(value, dict):

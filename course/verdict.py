@@ -86,8 +86,13 @@ def _what_next(verdict: Verdict, chapter: Chapter, hints_left: int) -> list[str]
     lines += _field("again", f"python -m course check {exercise.id} --seed {verdict.seed}")
     if hints_left:
         s = "s" if hints_left > 1 else ""
-        return lines + _field("hints", f'{hints_left} hint{s} left: hint("{exercise.id}")')
-    return lines + _field("hints", f'none left; solution("{exercise.id}") shows ours')
+        return lines + _field("hints", f"{hints_left} hint{s} left: {_both('hint', exercise.id)}")
+    return lines + _field("hints", f"none left; our answer: {_both('solution', exercise.id)}")
+
+
+def _both(verb: str, exercise_id: str) -> str:
+    """How to ask for it, in a notebook and on the command line."""
+    return f'{verb}("{exercise_id}") or `python -m course {verb} {exercise_id}`'
 
 
 def _field(label: str, text: str) -> list[str]:

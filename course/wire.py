@@ -49,6 +49,7 @@ class Raised(Exception):
     message: str
     line: int | None = None  # in the built module, innermost frame that belongs to the learner
     not_attempted: bool = False
+    lines: list = dataclasses.field(default_factory=list)  # of all the learner's frames
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"

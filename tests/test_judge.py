@@ -190,6 +190,17 @@ def test_an_exercise_that_rests_on_a_wrong_one_says_where_to_begin(submit, solve
     assert "4.1" in result.failure.likely
 
 
+def test_a_refusal_by_a_right_exercise_points_to_the_call(submit, solved):
+    whole = source_of(solved, "4.6")
+    cell = whole.replace(
+        "cache.write(layer, rows, positions, k, v)", "cache.write(layer, rows + 7, positions, k, v)"
+    )
+    result = judged(submit(solved, ex4_6=cell), "4.6")
+    assert result.failure.likely.startswith("Exercise 4.5 is right, and refused what it was asked")
+    assert "the cell of exercise 4.6" in result.failure.place
+    assert "rows + 7" in result.failure.place
+
+
 def test_the_verdict_names_the_file_its_hash_and_its_time(submit, solved):
     submission = submit(solved)
     text = verdict.render(judged(submission, "4.4"), submission, hints_left=3)

@@ -6,3 +6,4 @@ from tests.misconceptions.forward_pass.cache import *  # noqa: F403
 from tests.misconceptions.forward_pass.chat import *  # noqa: F403
 from tests.misconceptions.forward_pass.greedy import *  # noqa: F403
 from tests.misconceptions.forward_pass.model import *  # noqa: F403
+from tests.misconceptions.forward_pass.residual import *  # noqa: F403

@@ -273,3 +273,34 @@ def room_kept_by_free(self, row):
     if not 0 <= row < self.rows:
         raise IndexError(f"no row {row}")
     self.lengths[row] = 0
+
+
+@misconception("4.5", "KVCache.write")
+def stored_and_counted_by_column(self, layer, rows, positions, k, v):
+    """You store each token at its column, and count the length by columns too. A token's place is
+    its position: in a padded batch, and in every write after the first, the two differ.
+    """
+    self._check_rows(rows.tolist())
+    batch, column = (positions >= 0).nonzero(as_tuple=True)
+    row = rows[batch]
+    if bool((positions[batch, column] >= self.reserved[row]).any()):
+        raise CacheFull("not reserved")
+    self.keys[layer][row, :, column] = k[batch, :, column].to(self.keys.dtype)
+    self.values[layer][row, :, column] = v[batch, :, column].to(self.values.dtype)
+    self.lengths.scatter_reduce_(0, row, column + 1, "amax")
+
+
+@misconception("4.5", "KVCache.write")
+def length_counted_in_layer_0(self, layer, rows, positions, k, v):
+    """You raise the length only when layer 0 is written. A row has one length, whichever layer is
+    written: take the highest position in every layer.
+    """
+    self._check_rows(rows.tolist())
+    batch, column = (positions >= 0).nonzero(as_tuple=True)
+    row, slot = rows[batch], positions[batch, column]
+    if bool((slot >= self.reserved[row]).any()):
+        raise CacheFull("not reserved")
+    self.keys[layer][row, :, slot] = k[batch, :, column].to(self.keys.dtype)
+    self.values[layer][row, :, slot] = v[batch, :, column].to(self.values.dtype)
+    if layer == 0:
+        self.lengths.scatter_reduce_(0, row, slot + 1, "amax")

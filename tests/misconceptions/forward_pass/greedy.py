@@ -440,3 +440,27 @@ def room_not_checked_at_all(model, prompt, max_new_tokens, end_ids, cache=None, 
     finally:
         if cache is not None:
             cache.free(0)
+
+
+@misconception("4.8", "generate_greedy")
+def freed_at_the_limit_only(model, prompt, max_new_tokens, end_ids, cache=None, on_token=None):
+    """You free the row when the limit is reached, and not after an end id or an exception. Every
+    way out must give the row back: that is what `finally` is for.
+    """
+    limit = room_for(model.config, prompt, max_new_tokens, cache)
+    ids, done = list(prompt), 0
+    if cache is not None:
+        cache.reserve(0, len(prompt) + limit)
+    while len(ids) < len(prompt) + limit:
+        tokens = torch.tensor([ids[done:]])
+        positions = torch.arange(done, len(ids))[None]
+        token = int(model.forward(tokens, positions, cache)[0].argmax())
+        if token in end_ids:
+            return Generation(ids[len(prompt) :], "stop")
+        done = len(ids) if cache is not None else 0
+        ids.append(token)
+        if on_token is not None:
+            on_token(token)
+    if cache is not None:
+        cache.free(0)
+    return Generation(ids[len(prompt) :], "length")

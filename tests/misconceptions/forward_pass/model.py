@@ -346,8 +346,8 @@ def output_not_projected(self, layer, x, positions, rotation, cache, rows):
 
 @misconception("4.6", "Llama.attend")
 def linear_not_used(self, layer, x, positions, rotation, cache, rows):
-    """You multiply with o_proj yourself. Every product with a weight goes through self.linear: it
-    alone knows what a quantized weight is made of.
+    """A product goes past self.linear: you multiply with o_proj yourself, or do not pass
+    self.linear on to feed_forward. It alone knows what a quantized weight is made of.
     """
     q, k, v = (self.heads(layer, name, x) for name in ("q_proj", "k_proj", "v_proj"))
     q, k, k_positions = apply_rope(q, *rotation), apply_rope(k, *rotation), positions

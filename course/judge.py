@@ -13,6 +13,7 @@ from course.likely import likely_cause
 from course.loading import Unusable, load, place
 from course.manifest import Chapter, Exercise
 from course.remote import Gone, Remote
+from course.runner import PRINT_LIMIT
 from course.submission import Built, Submission, build, problem_with
 from course.trial import Outcome, run_cases
 from course.wire import Raised
@@ -92,7 +93,7 @@ def _judge_with(
     facts = {
         "passed": len(outcomes) - len(failed),
         "cases": len(_cases(chapter, exercise)),
-        "printed": "".join(outcome.learner.printed for outcome in outcomes),
+        "printed": "".join(outcome.learner.printed for outcome in outcomes)[:PRINT_LIMIT],
     }
     if not failed:
         return Verdict(exercise, "passed", seed, **facts)

@@ -38,7 +38,7 @@ def likely_cause(
     do differently. Returns it with the first outcome that it explains.
     """
     exercise = outcomes[0].case.exercise
-    scores: dict[Callable, int] = {}
+    scores: dict[Callable, float] = {}
     for wrong in misconceptions.load(chapter.slug):
         if wrong.exercise == exercise:
             scores[wrong] = sum(map(_agreement, outcomes, _outcomes(chapter, wrong, seed)))
@@ -55,12 +55,18 @@ def _outcomes(chapter: Chapter, wrong: Callable, seed: int) -> list[Outcome]:
     return list(run_cases(Local(reference_runner(chapter, wrong)), cases, seed))
 
 
-def _agreement(mine: Outcome, theirs: Outcome) -> int:
-    """1 for the same failure, 0 when both pass, -1 for anything else."""
+def _agreement(mine: Outcome, theirs: Outcome) -> float:
+    """1 for the same failure, 0 when both pass, -1 when one fails or they raise differently.
+
+    Two different values rule the misconception out: whatever the code does, it is not that.
+    """
     if mine.error is None and theirs.error is None:
         return 0
-    both = mine.error is not None and theirs.error is not None
-    return 1 if both and _same_calls(mine, theirs) else -1
+    if mine.error is None or theirs.error is None:
+        return -1
+    if _same_calls(mine, theirs):
+        return 1
+    return -1 if Raised in (type(mine.error), type(theirs.error)) else float("-inf")
 
 
 def _replace(module: types.ModuleType, wrong: Callable) -> None:

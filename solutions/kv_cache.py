@@ -103,7 +103,7 @@ class KVCache:
         # exercise 4.5
         self._check_rows(rows.tolist())
         batch, column = (positions >= 0).nonzero(as_tuple=True)  # N real tokens
-        row, slot = rows[batch], positions[batch, column]
+        row, slot = rows[batch], positions[batch, column].long()
         if bool((slot >= self.reserved[row]).any()):
             raise CacheFull(
                 f"position {int(slot.max())} written, but the rows have reserved "

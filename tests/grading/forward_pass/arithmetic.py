@@ -62,7 +62,8 @@ def norm_of_zeros(learner, rng):
     """A vector of zeros gives zeros, not NaN, in any dtype."""
     for dtype in (F32, F16, BF16):
         x, weight = torch.zeros(2, 8, dtype=dtype), randn(rng, 8, dtype=dtype)
-        close(learner.rms_norm(x, weight, 1e-6), x, "rms_norm", dtype)
+        for eps in (1e-6, 1e-10):
+            close(learner.rms_norm(x, weight, eps), x, "rms_norm", dtype)
 
 
 @case("4.1")
@@ -183,7 +184,13 @@ def rope_by_hand(learner, rng):
 @case("4.2")
 def rope_of_any_size(learner, rng):
     """Each pair (x[i], x[i + D/2]) becomes (a cos - b sin, b cos + a sin)."""
-    for batch, heads, length, head_dim in ((1, 1, 1, 2), (2, 3, 5, 8), (2, 1, 4, 6), (1, 9, 2, 64)):
+    for batch, heads, length, head_dim in (
+        (1, 1, 1, 2),
+        (3, 3, 1, 4),
+        (2, 3, 5, 8),
+        (2, 1, 4, 6),
+        (1, 9, 2, 64),
+    ):
         x, angles = (
             randn(rng, batch, heads, length, head_dim),
             randn(rng, batch, length, head_dim // 2),

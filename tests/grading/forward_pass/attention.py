@@ -118,10 +118,11 @@ def attention_far_back(learner, rng):
 @case("4.3")
 def attention_ignores_padding(learner, rng):
     """Keys at position -1 are invisible wherever they stand; queries there get zeros."""
-    q, k, v = inputs(rng, 3, 4, 2, 6, 6, 8)
-    both = places(rng, [6, 1, 4], 6)
-    k, v = (t.masked_fill((both < 0)[:, None, :, None], 50.0) for t in (k, v))
-    attended(learner, q, k, v, both, both)
+    for dtype in (F32, F16, BF16):
+        q, k, v = inputs(rng, 3, 4, 2, 6, 6, 8, dtype)
+        both = places(rng, [6, 1, 4], 6)
+        k, v = (t.masked_fill((both < 0)[:, None, :, None], 50.0) for t in (k, v))
+        attended(learner, q, k, v, both, both)
 
 
 @case("4.3")

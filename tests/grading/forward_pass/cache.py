@@ -233,6 +233,38 @@ def cache_frees_and_reuses(learner, rng):
 
 
 @case("4.5")
+def cache_frees_the_row_that_is_asked(learner, rng):
+    """free is about one row: the rows beside it keep their room and what they hold."""
+    script = Script(3, 8)
+    for row in range(3):
+        script.do("reserve", row, 4 + row)
+    script.write(rng, [0, 1, 2], [[0, 1, 2]] * 3).free(1).do("room").read(0, 2)
+    answers = script.write(rng, [2, 0], [[3, 4], [3, -1]]).read(0, 1, 2).read(0, 2).run(learner)
+    rooms = [a for a, step in zip(answers, script.steps, strict=True) if step[0] == "room"]
+    expect_equal(rooms, [[10, 14, 24]], "[used, free, total] after free(1)")
+
+
+@case("4.5")
+def cache_reserves_more_later(learner, rng):
+    """A row may grow to the end of a nearly full cache, and keeps what it holds meanwhile."""
+    script = Script(2, 8).do("reserve", 1, 8).do("reserve", 0, 5)
+    script.write(rng, [0, 1], [[0, 1, 2]] * 2).do("reserve", 0, 8).read(0, 1)
+    script.do("reserve", 0, 2).write(
+        rng,
+        [0],
+        [[7]],
+    ).read(0).run(learner)
+
+
+@case("4.5")
+def cache_one_token_and_padding(learner, rng):
+    """A decode step in which one sequence is only padding stores nothing for it."""
+    script = Script(2, 4).do("reserve", 0, 4).do("reserve", 1, 4)
+    script.write(rng, [0, 1], [[0, 1, 2, 3], [0, 1, 2, -1]]).write(rng, [0, 1], [[-1], [3]])
+    script.read(0, 1).run(learner)
+
+
+@case("4.5")
 def cache_frees_the_room(learner, rng):
     """After free a row has no room: writing to it is CacheFull again."""
     script = Script(1, 8).do("reserve", 0, 8).write(rng, [0], [[0, 1]]).free(0)

@@ -120,9 +120,20 @@ def chat_with_an_unknown_role(learner, rng):
     ):
         with expect_raises("ValueError", naming=["tool"]):
             drive(learner, "chat", messages, SPECIAL, {})
-    for role in ("User", " user ", ""):
+    for role in ("User", " user ", "users", "assist", ""):
         with expect_raises("ValueError", naming=[role]):
-            drive(learner, "chat", [message("system", "x"), message(role, "y")], SPECIAL, {})
+            messages = [message("user", "x"), message(role, "y"), message("user", "z")]
+            drive(learner, "chat", messages, SPECIAL, {})
+
+
+@case("4.7")
+def chat_goes_by_names(learner, rng):
+    """Messages and special ids are looked up by name: their order means nothing."""
+    messages = [{"content": "Hi!", "role": "user"}, {"content": "Yes?", "role": "assistant"}]
+    special = {"<|pad|>": 3, "<|im_end|>": 9, "<|im_start|>": 7}
+    turns = turn("system", SYSTEM), turn("user", "Hi!"), turn("assistant", "Yes?")
+    expected = [*chain(*turns), 7, *encode_letters("assistant\n")]
+    expect_ids(chat(learner, messages, special), expected, letters)
 
 
 @case("4.7")

@@ -150,6 +150,18 @@ def greedy_fills_the_context(learner, rng):
         for cached, context in ((None, size), (32, size), (size, 64), (size, size)):
             found = generate(learner, prompt, script, 11, (), cached, context)
             expect_text(found, script[:room], "length")
+            if cached:
+                expect_equal(used_before(found), size, "tokens reserved at the first forward")
+
+
+@case("4.8")
+def greedy_end_id_in_the_prompt(learner, rng):
+    """End ids end the answer, each of them, and mean nothing in the prompt."""
+    prompt, script = story(rng)
+    for end in (50, 51):
+        said = [*script[:2], end, *script]
+        found = generate(learner, [50, *prompt, 51], said, 6, (50, 51), cached=32)
+        expect_text(found, script[:2], "stop")
 
 
 @case("4.8")

@@ -230,10 +230,22 @@ def forward_refuses_bad_inputs(learner, rng):
         call([[5, 6]], [[0, 1], [0, 1]], fails=[]),
         call([[5, 6], [7, 8]], [[0, 1], [-1, -1]], fails=[]),
     )
+    for found in forward(learner, "tied", *wrong):
+        expect_failure(found, "ValueError", "forward without a cache")
     for found in forward(learner, "tied", *wrong, room=[4, 4]):
         expect_failure(found, "ValueError", "forward")
         if found["kept"].numel():
             raise Wrong("after a refused forward the cache holds tokens, expected none")
+
+
+@case("4.6")
+def logits_of_the_rightmost_column(learner, rng):
+    """The rightmost real column answers, even where it does not hold the highest position."""
+    (ids,) = sequences_of(rng, "tied", [3])
+    table = torch.tensor([[2, 0, 1, -1]])
+    tokens = torch.tensor([[ids[2], ids[0], ids[1], 0]])
+    (got,) = forward(learner, "tied", call(tokens, table))
+    close(got, truth("tied", ids)[1:2], "logits")
 
 
 @case("4.6")

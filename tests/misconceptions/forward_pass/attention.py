@@ -76,6 +76,18 @@ def sees_the_future(q, k, v, q_positions, k_positions):
 
 
 @misconception("4.3", "attention")
+def nothing_hidden(q, k, v, q_positions, k_positions):
+    """You hide no key at all. A query may see the keys whose position is 0 or more and not after
+    its own: the scores of all others become minus infinity before the softmax.
+    """
+    if q.shape[1] % k.shape[1]:
+        raise ValueError("heads")
+    k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
+    scores = (q @ k.transpose(-1, -2)).float() / q.shape[-1] ** 0.5
+    return scores.softmax(-1).to(v.dtype) @ v
+
+
+@misconception("4.3", "attention")
 def masked_by_column(q, k, v, q_positions, k_positions):
     """Your mask is a triangle over columns. That fits a plain prompt only: with a cache, a chunk or
     padding, the column of a token is not its position. Compare q_positions with k_positions.

@@ -23,7 +23,7 @@ EX =
 ARGS =
 
 .DEFAULT_GOAL := help
-.PHONY: help start test check hint solution progress doctor model generate notebooks reference lint clean
+.PHONY: help start test check hint solution progress doctor model generate quantize notebooks reference bench lint clean
 
 help:
 	@echo 'AI Engineering from Scratch. Type make and one of:'
@@ -36,11 +36,13 @@ help:
 	@echo '  make progress              chapters, exercises, points, last verdicts'
 	@echo '  make generate PROMPT="Hi"  let the model write (ARGS="--max-tokens 32 --chat")'
 	@echo '  make model                 fetch and convert the model'
+	@echo '  make quantize              put the model into fewer bits (ARGS="--bits 4 --group-size 32")'
 	@echo '  make doctor                what this machine has, and how to mend what is missing'
 	@echo
 	@echo '  make test                  set up, then run all tests of the project'
 	@echo '  make notebooks             build notebooks/ from chapters/ and solutions/'
 	@echo '  make reference             remake the expected values of the tests (authors)'
+	@echo '  make bench                 this engine beside its peers (authors; ARGS=load for one)'
 	@echo '  make lint                  rules and format (authors; ARGS=--fix rewrites)'
 	@echo '  make clean                 remove .venv and caches; work/ and models/ stay'
 	@echo
@@ -55,7 +57,9 @@ progress:  ; $(COURSE) progress $(ARGS)
 doctor:    ; $(COURSE) doctor $(ARGS)
 model:     ; $(COURSE) model $(ARGS)
 generate:  ; $(COURSE) generate "$$PROMPT" $(ARGS)
+quantize:  ; $(COURSE) quantize $(ARGS)
 notebooks: ; $(COURSE) notebooks $(ARGS)
 reference: ; $(COURSE) reference $(ARGS)
+bench:     ; $(COURSE) bench $(ARGS)
 lint:      ; $(COURSE) lint $(ARGS)
 clean:     ; $(COURSE) clean

@@ -6,10 +6,14 @@ from pathlib import Path
 from types import ModuleType
 
 from course.text import Text
-from solutions import chat, forward_pass, greedy, kv_cache, loader
+from solutions import chat, forward_pass, greedy, kv_cache, loader, quantized, quantizer
+
+QUANTIZED = "quantized.safetensors"  # a folder that has it is run in these few bits
 
 REFERENCE: dict[str, ModuleType] = {
     "loader": loader,
+    "quantized": quantized,
+    "quantizer": quantizer,
     "forward_pass": forward_pass,
     "kv_cache": kv_cache,
     "chat": chat,
@@ -35,7 +39,27 @@ class Engine:
 
 
 def assemble(folder: Path, layers: Mapping[str, ModuleType] = REFERENCE) -> Engine:
-    """Load a checkpoint folder and put an engine together from these layers."""
+    """Load a checkpoint folder, quantized or not, and put an engine together from these layers.
+
+    Errors: FileNotFoundError or ValueError, naming the file and what is wrong.
+    """
     config = layers["loader"].read_config(folder)
-    weights = layers["loader"].load_weights(folder, config)
-    return Engine(layers, config, layers["forward_pass"].Llama(config, weights), Text(folder))
+    weights = _load(folder, config, layers)
+    model = layers["forward_pass"].Llama(config, weights, layers["quantized"].linear)
+    return Engine(layers, config, model, Text(folder))
+
+
+def _load(folder: Path, config: loader.Config, layers: Mapping[str, ModuleType]) -> dict:
+    """The weights, quantized where the folder has a quantized file."""
+    path = folder / QUANTIZED
+    if not path.is_file():
+        return layers["loader"].load_weights(folder, config)
+    weights = layers["quantizer"].load_quantized(path)
+    expected = layers["loader"].expected_tensors(config)
+    found = {name: tuple(weight.shape) for name, weight in weights.items()}
+    if wrong := sorted(name for name, _ in expected.items() ^ found.items()):
+        raise ValueError(
+            f"{path} does not fit config.json: {', '.join(dict.fromkeys(wrong))}. "
+            "Quantize the model again."
+        )
+    return weights

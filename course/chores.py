@@ -1,4 +1,4 @@
-"""The authors' verbs (dev, lint, reference) and clean: set-up work that needs no command line of
+"""The authors' verbs (dev, lint, reference, bench) and clean: work that needs no command line of
 its own, and that must not run inside an environment which it is about to change."""
 
 import os
@@ -50,6 +50,23 @@ def reference(root: Path, argv: list[str]) -> int:
     return 0
 
 
+def bench(root: Path, argv: list[str]) -> int:
+    """Run each `benchmarks/NAME.py`, or only those named, beside their peers."""
+    scripts = sorted((root / "benchmarks").glob("*.py"))
+    scripts = [script for script in scripts if script.stem not in ("__init__", "kit")]
+    names = [script.stem for script in scripts]
+    if unknown := [name for name in argv if name not in names]:
+        print(f"bench: no {', '.join(unknown)}; there are: {', '.join(names)}.", file=sys.stderr)
+        return 2
+    python, environment = _author_python(root), os.environ | {"PYTHONPATH": str(root)}
+    codes = [
+        subprocess.run([str(python), str(script)], cwd=root, env=environment).returncode
+        for script in scripts
+        if not argv or script.stem in argv
+    ]
+    return next((code for code in codes if code), 0)
+
+
 def clean(root: Path, argv: list[str]) -> int:
     """Remove `.venv` and caches; `work/` and `models/` are never touched."""
     shutil.rmtree(root / ".venv", ignore_errors=True)
@@ -73,4 +90,4 @@ def _author_python(root: Path) -> Path:
     return bootstrap.ensure(root, dev=True)
 
 
-VERBS = {"dev": dev, "lint": lint, "reference": reference, "clean": clean}
+VERBS = {"dev": dev, "lint": lint, "reference": reference, "bench": bench, "clean": clean}

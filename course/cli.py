@@ -16,12 +16,13 @@ VERBS = """\
   solution N.M      our answer to an exercise (asks once)
   progress          every chapter and exercise, points, last verdicts
   generate "TEXT"   let the model continue a text
+  quantize          put the model into fewer bits, or measure what that costs
   model             fetch and check the model
   doctor            what this machine has, and how to mend what is missing
   test              all tests of the project
   notebooks         build notebooks/ (authors: --check, --execute)
 
-  dev  lint  reference  clean    for authors; see CONTRIBUTING.md
+  dev  lint  reference  bench  clean    for authors; see CONTRIBUTING.md
 """
 
 
@@ -146,6 +147,12 @@ def _generate(argv: list[str]) -> int:
     return generate.main(argv)
 
 
+def _quantize(argv: list[str]) -> int:
+    from course import quantize
+
+    return quantize.main(argv)
+
+
 def _doctor(argv: list[str]) -> int:
     from course import doctor
 
@@ -177,6 +184,7 @@ _VERBS: dict[str, Callable[[list[str]], int]] = {
     "notebooks": _notebooks,
     "model": _model,
     "generate": _generate,
+    "quantize": _quantize,
     "doctor": _doctor,
     "test": _test,
 }

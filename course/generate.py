@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from course.assemble import Engine, assemble
-from course.model import ModelError, ensure_model
+from course.assemble import QUANTIZED, Engine, assemble
+from course.model import ModelError, ensure_model, take_in
 from course.paths import folder_argument
 
 
@@ -44,7 +44,8 @@ def main(argv: list[str]) -> int:
     """The verb `generate`; the exit code."""
     args = _parser().parse_args(argv)
     try:
-        engine = load_engine(args.model)
+        args.model = _opened(args.model)
+        engine = load_engine(_folder(args))
         prompt = encode(engine, args.prompt, args.chat)
         run(engine, prompt, args.max_tokens, args.raw_ids)
     except (ModelError, ValueError, FileNotFoundError) as problem:
@@ -64,8 +65,35 @@ def load_engine(folder: Path | None) -> Engine:
     token = torch.zeros((1, 1), dtype=torch.long, device=engine.model.device)
     engine.model.forward(token, token)  # reads every weight once: from here on they are in memory
     seconds = time.perf_counter() - began
-    print(f"{folder.name}, float32, loaded in {seconds:.1f} s", file=sys.stderr)
+    print(f"{folder.name}, {_bits(engine)}, loaded in {seconds:.1f} s", file=sys.stderr)
     return engine
+
+
+def _opened(model: Path | None) -> Path | None:
+    """A GGUF file is converted first, once; a folder is used as it is."""
+    return take_in(model) if model and model.suffix.lower() == ".gguf" else model
+
+
+def _folder(args: argparse.Namespace) -> Path | None:
+    """The folder that the arguments name; --quantized alone is the bundled model in 4 bits."""
+    if args.quantized is None:
+        return args.model
+    if args.quantized is True:
+        from course.quantize import ensure_quantized
+
+        return ensure_quantized(args.model)
+    if args.model is not None:
+        raise ValueError("--model and a folder behind --quantized are two models: leave one out")
+    return args.quantized
+
+
+def _bits(engine: Engine) -> str:
+    """What the weights are stored in."""
+    kinds = engine.layers["quantized"]
+    for weight in engine.model.weights.values():
+        if isinstance(weight, kinds.QuantizedTensor):
+            return f"{kinds.Format(weight.bits, weight.group_size)}, computing in float32"
+    return "float32"
 
 
 def encode(engine: Engine, prompt: str, chat: bool) -> list[int]:
@@ -127,9 +155,31 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--chat", action="store_true", help="put the prompt in the chat template")
     parser.add_argument("--raw-ids", action="store_true", help="print token ids instead of text")
     parser.add_argument(
-        "--model", type=folder_argument, metavar="DIR", help="another checkpoint folder"
+        "--model",
+        type=folder_argument,
+        metavar="DIR",
+        help="another checkpoint folder, or a file.gguf",
+    )
+    parser.add_argument(
+        "--quantized",
+        nargs="?",
+        const=True,  # not a str, which argparse would take for a folder
+        type=_quantized_folder,
+        metavar="DIR",
+        help="a folder made by `quantize`; without one, the model in 4 bits, groups of 32",
     )
     return parser
+
+
+def _quantized_folder(text: str) -> Path:
+    """A folder with quantized weights. What follows --quantized may as well be the prompt."""
+    folder = folder_argument(text)
+    if not (folder / QUANTIZED).is_file():
+        raise argparse.ArgumentTypeError(
+            f"{text[:60]!r} holds no {QUANTIZED}: name a folder made by "
+            "`python -m course quantize`, or write --quantized behind the prompt"
+        )
+    return folder
 
 
 def _at_least_one(text: str) -> int:

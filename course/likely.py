@@ -76,7 +76,9 @@ def _replace(module: types.ModuleType, wrong: Callable) -> None:
         wrong.__code__, vars(module), name, wrong.__defaults__, wrong.__closure__
     )
     function.__kwdefaults__ = wrong.__kwdefaults__
-    setattr(getattr(module, owner[0]) if owner else module, name, function)
+    place = getattr(module, owner[0]) if owner else module
+    is_property = isinstance(vars(place).get(name), property)
+    setattr(place, name, property(function) if is_property else function)
 
 
 def _same_calls(mine: Outcome, theirs: Outcome) -> bool:

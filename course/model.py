@@ -76,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="folder",
         type=paths.folder_argument,
         metavar="DIR",
-        help="a Llama checkpoint on this disk",
+        help="a Llama checkpoint on this disk, or a file.gguf",
     )
     parser.add_argument(
         "--revision", type=_commit, help="another commit of the Hub's checkpoint, 40 digits"
@@ -95,22 +95,46 @@ def _commit(text: str) -> str:
 def _ensure(args: argparse.Namespace) -> Path:
     """The folder the arguments ask for, made if it is not whole."""
     if args.folder is not None:
-        return _ensure_local(args.folder.resolve())
+        return take_in(args.folder)
     if args.source == "hub":
         return _ensure_hub(args.revision)
     return ensure_model()
 
 
+def take_in(source: Path) -> Path:
+    """The folder of a checkpoint, or of what a GGUF file has been converted into. ModelError."""
+    source = source.resolve()
+    return _ensure_gguf(source) if source.suffix.lower() == ".gguf" else _ensure_local(source)
+
+
+def _ensure_gguf(source: Path) -> Path:
+    """Convert a GGUF file to models/<its stem>/, unless that has been done with the same bytes."""
+    from course.model_convert import convert_local, float32_bytes
+    from course.model_local import copy, gguf_origin
+
+    if not source.is_file():
+        raise ModelError(f"{source} is not there, or no file.")
+    target, made_from = paths.MODELS / source.stem, gguf_origin(source)
+    _refuse_reserved(target.name, source)
+    _refuse_other(target, source, made_from)
+    with _in_plain_words(source):
+        digest, room = copy(source, None), float32_bytes(source) + ROOM_LINKED
+    if is_complete(target) is None and read_manifest(target).get("source_sha256") == digest:
+        return target
+    _make(target, lambda part: convert_local(source, made_from, digest, part), room, again=True)
+    return target
+
+
 def _ensure_local(source: Path) -> Path:
     """Take a checkpoint in by links; one that lies in models/ already is only checked."""
-    from course.model_local import check_checkpoint, take_checkpoint
+    from course.model_local import check_checkpoint, origin, take_checkpoint
 
     target = paths.MODELS / source.name
     check_checkpoint(source)
     if source == target.resolve():
         return source
     _refuse_reserved(target.name, source)
-    _refuse_other(target, source)
+    _refuse_other(target, source, origin(source))
     _make(target, lambda partial: take_checkpoint(source, partial), ROOM_LINKED, again=True)
     return target
 
@@ -125,14 +149,12 @@ def _refuse_reserved(name: str, source: Path) -> None:
         )
 
 
-def _refuse_other(target: Path, source: Path) -> None:
-    """Two checkpoints whose folders have one name must not replace each other."""
-    from course.model_local import origin
-
-    made_from = read_manifest(target)["source"] if is_complete(target) is None else origin(source)
-    if made_from != origin(source):
+def _refuse_other(target: Path, source: Path, made_from: str) -> None:
+    """Two sources of one name must not replace each other. made_from: what a manifest calls it."""
+    before = read_manifest(target)["source"] if is_complete(target) is None else made_from
+    if before != made_from:
         raise ModelError(
-            f"{target} already holds another model ({made_from}); give {source} another name."
+            f"{target} already holds another model ({before}); give {source} another name."
         )
 
 

@@ -32,19 +32,27 @@ def check_checkpoint(folder: Path) -> None:
 
 def take_checkpoint(source: Path, partial: Path) -> None:
     """Fill `partial` from `source`, which is only read: weights are linked, the rest is copied."""
-    hashes = {}
-    for path in _small_files(source):
-        hashes[path.name] = copy(path, partial / path.name)
+    hashes = copy_texts(source, partial)
     for path in weight_files(source):
         hashes[path.name] = _link(path, partial / path.name)
-    hashes |= write_template(partial)
     about = {"source": origin(source), "licence": "not checked: a local copy"}
     write_manifest(partial, about, hashes)
+
+
+def copy_texts(source: Path, partial: Path) -> dict[str, str]:
+    """Everything but the weights, into `partial`; each file's name and SHA-256."""
+    hashes = {path.name: copy(path, partial / path.name) for path in _small_files(source)}
+    return hashes | write_template(partial)
 
 
 def origin(source: Path) -> str:
     """How a manifest names the checkpoint that a folder was taken from."""
     return f"local checkpoint {source}"
+
+
+def gguf_origin(source: Path) -> str:
+    """How a manifest names the GGUF file that a folder was converted from."""
+    return f"GGUF file {source}, dequantized to float32"
 
 
 def _small_files(source: Path) -> list[Path]:

@@ -1,8 +1,13 @@
-"""config.json of a checkpoint: the sizes of the model, checked before anything relies on them."""
+"""Chapter 02: config.json, the sizes of the model, checked before anything relies on them.
+
+A wrong size found here is one sentence; found later it is a puzzle about shapes.
+"""
 
 import codecs
 import json
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,18 +46,144 @@ class Config:
 
 
 def read_config(folder: str | Path) -> Config:
-    """Read config.json, and the end tokens of generation_config.json when it names any.
+    """config.json of a checkpoint folder, and generation_config.json beside it where there is one.
 
-    A wrong size found here is one sentence; found later it is a puzzle about shapes.
-    Raises FileNotFoundError or ValueError, naming the file, the field and what is accepted.
+    Errors: FileNotFoundError or ValueError, naming the file, the field and what is accepted.
     """
     path = Path(folder) / "config.json"
-    raw = json_file(path)
+    raw, generation = json_file(path), generation_config(path.parent)
     try:
-        _check_architecture(raw)
-        return Config(**_sizes(raw), **_settings(raw), eos_token_ids=_end_tokens(path.parent, raw))
+        check_architecture(raw)
+        return Config(
+            **field_sizes(raw),
+            **head_sizes(raw),
+            rope_theta=rope_base(raw),
+            rms_norm_eps=positive(raw, "rms_norm_eps", 1e-6),
+            tie_word_embeddings=raw.get("tie_word_embeddings") is True,
+            bos_token_id=next(iter(token_ids(raw, "bos_token_id")), None),
+            eos_token_ids=end_tokens(raw, generation),
+        )
     except ValueError as problem:
         raise ValueError(f"{path}: {problem}") from None
+
+
+def check_architecture(raw: Mapping[str, Any]) -> None:
+    """Refuse by name whatever would load and then compute something else.
+
+    Another architecture may have tensors of the same names; its answers would be noise, and no
+    error would say so.
+
+    Args:
+        raw: config.json. `architectures` must be the list of ARCHITECTURE alone; where it is
+            absent, null or empty, `model_type` must be "llama". Every key of PLAIN must have the
+            value it has there, or be null or absent.
+
+    Errors: ValueError naming the architectures (or the model_type) that are given, or the key
+    and its value.
+    """
+    # exercise 2.3
+    names = raw.get("architectures") or [raw.get("model_type")]
+    if names not in ([ARCHITECTURE], ["llama"]):
+        raise ValueError(f"architecture {names} is not supported; this engine runs {ARCHITECTURE}")
+    for key, plain in PLAIN.items():
+        if raw.get(key) not in (plain, None):
+            raise ValueError(f"{key} = {raw[key]!r} is not supported; it must be {plain!r}")
+
+
+def head_sizes(raw: Mapping[str, Any]) -> dict[str, int]:
+    """How attention divides its width: query heads, key/value heads, numbers a head.
+
+    Args:
+        raw: config.json with hidden_size and num_attention_heads. Where num_key_value_heads is
+            absent or null, every query head has a key head of its own. Where head_dim is absent
+            or null, the heads divide hidden_size between them; where it is given it counts, and
+            the heads together may be wider or narrower than hidden_size.
+
+    Returns:
+        {"num_attention_heads", "num_key_value_heads", "head_dim"}, all positive.
+
+    Errors: ValueError naming the field for one that is not a positive integer; naming both
+    numbers when head_dim is not given and the heads do not divide hidden_size, and when the
+    key/value heads do not divide the query heads; naming head_dim when it is odd, since RoPE turns
+    pairs.
+    """
+    # exercise 2.3
+    hidden, heads = count(raw, "hidden_size"), count(raw, "num_attention_heads")
+    shared = count(raw, "num_key_value_heads", heads)
+    if raw.get("head_dim") is None and hidden % heads:
+        raise ValueError(f"hidden_size {hidden} does not divide into {heads} attention heads")
+    if heads % shared:
+        raise ValueError(f"{heads} attention heads cannot share {shared} key/value heads evenly")
+    head_dim = count(raw, "head_dim", hidden // heads)
+    if head_dim % 2:
+        raise ValueError(f"head_dim {head_dim} is odd; RoPE rotates pairs")
+    names = "num_attention_heads", "num_key_value_heads", "head_dim"
+    return dict(zip(names, (heads, shared, head_dim), strict=True))
+
+
+def rope_base(raw: Mapping[str, Any]) -> float:
+    """The base of the rotary embedding, from either of the two places that files keep it in.
+
+    Args:
+        raw: config.json. transformers 5 writes an object `rope_parameters` with `rope_theta` in
+            it; older files have `rope_theta` at the top level, and an object `rope_scaling`
+            where the positions are scaled. The first of the two objects that is there and neither
+            null nor empty counts. A `rope_theta` in it wins over the one at the top level; where
+            neither is given (or both are null), the base is 10,000.
+
+    Returns:
+        A positive float.
+
+    Errors: ValueError for an object whose `rope_type` (in old files `type`) is anything but
+    "default", naming that type: such a model would load, and be wrong from some position on.
+    ValueError for what should be an object and is not, and for a base that is not a positive
+    number.
+    """
+    # exercise 2.3
+    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
+    if not isinstance(rope, dict):
+        raise ValueError(f"rope_parameters must be an object, not {rope!r:.40}")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind != "default":
+        raise ValueError(f"RoPE scaling of type {kind!r:.40} is not supported; only 'default' is")
+    place = raw if rope.get("rope_theta") is None else rope
+    return positive(place, "rope_theta", 10000.0)
+
+
+def end_tokens(raw: Mapping[str, Any], generation: Mapping[str, Any]) -> tuple[int, ...]:
+    """The tokens that end an answer, as many as there are.
+
+    Args:
+        raw: config.json.
+        generation: generation_config.json, or {} where there is none. Chat models often add
+            their end of turn only there, so it wins when it names any id at all.
+
+    Returns:
+        The ids of `eos_token_id` in their order, whether it is one id or a list; () when it is
+        absent or null in both.
+
+    Errors: ValueError for anything that is not a token id, 0 or more.
+    """
+    # exercise 2.3
+    return token_ids(generation, "eos_token_id") or token_ids(raw, "eos_token_id")
+
+
+def generation_config(folder: Path) -> dict[str, Any]:
+    """generation_config.json, or {} where there is none."""
+    path = folder / "generation_config.json"
+    return json_file(path) if path.is_file() else {}
+
+
+def field_sizes(raw: Mapping[str, Any]) -> dict[str, int]:
+    """The fields that count something, but for the heads."""
+    names = "vocab_size", "hidden_size", "intermediate_size"
+    sizes = {name: count(raw, name) for name in names}
+    sizes["num_hidden_layers"] = count(raw, "num_hidden_layers", most=MAX_LAYERS)
+    sizes["max_position_embeddings"] = count(raw, "max_position_embeddings", 2048)
+    return sizes
+
+
+# ---- JSON, believed only as far as it has been looked at ----
 
 
 def json_file(path: Path) -> dict[str, Any]:
@@ -63,9 +194,14 @@ def json_file(path: Path) -> dict[str, Any]:
 
 
 def json_object(text: bytes, where: object) -> dict[str, Any]:
-    """JSON bytes to a dict; bottomless nesting and endless numbers are refused as well."""
+    """JSON bytes to a dict; bottomless nesting, endless numbers and names given twice are refused.
+
+    Args:
+        text: UTF-8.
+        where: what the error calls it.
+    """
     try:
-        value = json.loads(text.decode("utf-8"))
+        value = json.loads(text.decode("utf-8"), object_pairs_hook=each_once)
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"{where} is not valid JSON: {problem}") from None
     if not isinstance(value, dict):
@@ -73,37 +209,22 @@ def json_object(text: bytes, where: object) -> dict[str, Any]:
     return value
 
 
-def _check_architecture(raw: dict[str, Any]) -> None:
-    """Refuse by name whatever would load and then compute something else."""
-    names = raw.get("architectures") or [raw.get("model_type")]
-    if names not in ([ARCHITECTURE], ["llama"]):
-        raise ValueError(f"architecture {names} is not supported; this engine runs {ARCHITECTURE}")
-    for key, plain in PLAIN.items():
-        if raw.get(key) not in (plain, None):
-            raise ValueError(f"{key} = {raw[key]!r} is not supported; it must be {plain!r}")
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Of two values of one name Python would keep the last, others the first."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        [(name, _)] = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"{name!r:.80} is there more than once")
+    return found
 
 
-def _sizes(raw: dict[str, Any]) -> dict[str, int]:
-    """The fields that count something, checked against each other."""
-    names = ["vocab_size", "hidden_size", "intermediate_size", "num_attention_heads"]
-    sizes = {name: _count(raw, name) for name in names}
-    sizes["num_hidden_layers"] = _count(raw, "num_hidden_layers", most=MAX_LAYERS)
-    heads, hidden = sizes["num_attention_heads"], sizes["hidden_size"]
-    sizes["max_position_embeddings"] = _count(raw, "max_position_embeddings", 2048)
-    sizes["num_key_value_heads"] = _count(raw, "num_key_value_heads", heads)
-    sizes["head_dim"] = _count(raw, "head_dim", hidden // heads)
-    if raw.get("head_dim") is None and hidden % heads:
-        raise ValueError(f"hidden_size {hidden} does not divide into {heads} attention heads")
-    if heads % sizes["num_key_value_heads"]:
-        shared = sizes["num_key_value_heads"]
-        raise ValueError(f"{heads} attention heads cannot share {shared} key/value heads evenly")
-    if sizes["head_dim"] % 2:
-        raise ValueError(f"head_dim {sizes['head_dim']} is odd; RoPE rotates pairs")
-    return sizes
+def is_int(value: object) -> bool:
+    """Integers only; to Python, True is one too."""
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _count(
-    raw: dict[str, Any], name: str, default: int | None = None, most: int = MAX_COUNT
+def count(
+    raw: Mapping[str, Any], name: str, default: int | None = None, most: int = MAX_COUNT
 ) -> int:
     """A positive integer field; `default` stands in when it is absent or null."""
     value = default if raw.get(name) is None else raw[name]
@@ -114,51 +235,19 @@ def _count(
     return value
 
 
-def is_int(value: object) -> bool:
-    """Integers only; to Python, True is one too."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _settings(raw: dict[str, Any]) -> dict[str, Any]:
-    """The fields that are not sizes, with Hugging Face's defaults for those left out."""
-    return {
-        "rope_theta": _rope_theta(raw),
-        "rms_norm_eps": _positive(raw.get("rms_norm_eps", 1e-6), "rms_norm_eps"),
-        "tie_word_embeddings": raw.get("tie_word_embeddings") is True,
-        "bos_token_id": next(iter(_token_ids(raw, "bos_token_id")), None),
-    }
-
-
-def _positive(value: object, name: str) -> float:
-    """A positive finite number."""
+def positive(raw: Mapping[str, Any], name: str, default: float) -> float:
+    """A positive finite number; `default` stands in when it is absent or null."""
+    value = default if raw.get(name) is None else raw[name]
     number = is_int(value) or isinstance(value, float)
     if not number or not 0 < value <= sys.float_info.max:
         raise ValueError(f"{name} must be a positive number, not {value!r:.40}")
     return float(value)
 
 
-def _rope_theta(raw: dict[str, Any]) -> float:
-    """The rotary base: at the top level, or in rope_parameters as transformers 5 writes it."""
-    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    if not isinstance(rope, dict):
-        raise ValueError(f"rope_parameters must be an object, not {rope!r}")
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind != "default":
-        raise ValueError(f"RoPE scaling of type {kind!r} is not supported; only 'default' is")
-    return _positive(rope.get("rope_theta", raw.get("rope_theta", 10000.0)), "rope_theta")
-
-
-def _token_ids(raw: dict[str, Any], name: str) -> tuple[int, ...]:
+def token_ids(raw: Mapping[str, Any], name: str) -> tuple[int, ...]:
     """A field that holds one id, a list of them, or nothing."""
     value = raw.get(name)
     ids = value if isinstance(value, list) else [] if value is None else [value]
     if not all(is_int(i) and i >= 0 for i in ids):
         raise ValueError(f"{name} must be a token id or a list of them, not {value!r:.80}")
     return tuple(ids)
-
-
-def _end_tokens(folder: Path, raw: dict[str, Any]) -> tuple[int, ...]:
-    """generation_config.json wins: chat models often add their end of turn only there."""
-    path = folder / "generation_config.json"
-    generation = json_file(path) if path.is_file() else {}
-    return _token_ids(generation, "eos_token_id") or _token_ids(raw, "eos_token_id")

@@ -1,7 +1,7 @@
 """GGUF: one file with a model's metadata, vocabulary and quantized weights.
 
 The layout is `magic version tensor-count pair-count`, then the key-value pairs, then one entry a
-tensor, then padding, then the data. Every number is little-endian.
+tensor, then padding, then the data. Every number is little-endian. gguf_blocks.py reads the data.
 Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
 
@@ -9,16 +9,19 @@ import math
 import mmap
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from solutions.gguf_blocks import TENSOR_TYPES
+
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 STRING, ARRAY = 8, 9
+DECODE = {kind.name: kind.decode for kind in TENSOR_TYPES.values()}
 # What a metadata value's type number means to `struct`; strings and arrays are read apart.
 SCALARS = {
     0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i",
@@ -66,7 +69,10 @@ class _Cursor:
         return struct.unpack(code, self.take(struct.calcsize(code)))[0]
 
     def string(self) -> str:
-        return self.take(self.number("<Q")).decode("utf-8")
+        try:
+            return self.take(self.number("<Q")).decode("utf-8")
+        except UnicodeDecodeError as problem:
+            raise ValueError(f"{self.path} holds text that is not UTF-8: {problem}") from None
 
     def value(self, kind: int) -> Any:
         """One metadata value of the type numbered `kind`."""
@@ -140,10 +146,10 @@ def _align(position: int, alignment: int) -> int:
 def _place(entry: tuple, base: int, cursor: _Cursor) -> TensorInfo:
     """An index entry with its size worked out, checked to lie inside the file."""
     name, shape, number, offset = entry
-    if number not in TYPES:
-        known = ", ".join(kind.name for kind in TYPES.values())
+    if number not in TENSOR_TYPES:
+        known = ", ".join(kind.name for kind in TENSOR_TYPES.values())
         raise ValueError(f"{name} has tensor type number {number}; this reader knows {known}.")
-    kind = TYPES[number]
+    kind = TENSOR_TYPES[number]
     if not shape or shape[-1] % kind.block:
         raise ValueError(f"{name}, shape {shape}: rows must be whole blocks of {kind.block}.")
     nbytes = math.prod(shape) // kind.block * kind.nbytes
@@ -152,59 +158,11 @@ def _place(entry: tuple, base: int, cursor: _Cursor) -> TensorInfo:
     return TensorInfo(name, shape, kind.name, base + offset, nbytes)
 
 
-# ---- Blocks of bytes to float32 ----
-
-
-def _from_f32(raw: np.ndarray) -> np.ndarray:
-    return raw.view("<f4")
-
-
-def _from_f16(raw: np.ndarray) -> np.ndarray:
-    return raw.view("<f2").astype(np.float32)
-
-
-def _from_q8_0(raw: np.ndarray) -> np.ndarray:
-    """A block is a float16 scale d and 32 int8 q: w = d * q."""
-    blocks = raw.reshape(-1, 34)
-    scale = blocks[:, :2].view("<f2").astype(np.float32)  # [blocks, 1]
-    return scale * blocks[:, 2:].view(np.int8)
-
-
-def _from_q4_1(raw: np.ndarray) -> np.ndarray:
-    """A block is a float16 scale d, a float16 minimum m and 16 bytes: w = d * q + m.
-
-    The low nibbles are weights 0 to 15 of the block, the high nibbles 16 to 31.
-    """
-    blocks = raw.reshape(-1, 20)
-    scale, minimum = blocks[:, :4].view("<f2").astype(np.float32).T[:, :, None]  # [blocks, 1] each
-    packed = blocks[:, 4:]
-    return scale * np.concatenate([packed & 15, packed >> 4], axis=1) + minimum
-
-
-@dataclass(frozen=True)
-class TensorType:
-    """How one tensor type is stored: `nbytes` bytes for each block of `block` weights."""
-
-    name: str
-    block: int
-    nbytes: int
-    decode: Callable[[np.ndarray], np.ndarray]
-
-
-TYPES = {
-    0: TensorType("F32", 1, 4, _from_f32),
-    1: TensorType("F16", 1, 2, _from_f16),
-    3: TensorType("Q4_1", 32, 20, _from_q4_1),
-    8: TensorType("Q8_0", 32, 34, _from_q8_0),
-}
-_BY_NAME = {kind.name: kind for kind in TYPES.values()}
-
-
 def read_tensor(file: GGUF, name: str) -> np.ndarray:
     """One tensor as float32, in the shape of the index. Raises KeyError for an unknown name."""
     info = file.tensors[name]
     raw = np.frombuffer(file.data, np.uint8, info.nbytes, info.offset)
-    return _BY_NAME[info.type].decode(raw).reshape(info.shape)
+    return DECODE[info.type](raw).reshape(info.shape)
 
 
 # ---- From llama.cpp's names and layout to Hugging Face's ----
@@ -247,15 +205,18 @@ def undo_rope_permutation(weight: np.ndarray, heads: int) -> np.ndarray:
     weight: [heads * head_dim, hidden]
     """
     rows, hidden = weight.shape
+    if rows % (2 * heads):
+        raise ValueError(f"{rows} rows do not divide into {heads} heads of pairs.")
     pairs = weight.reshape(heads, rows // heads // 2, 2, hidden)
     return pairs.swapaxes(1, 2).reshape(rows, hidden)
 
 
 def hf_tensors(file: GGUF) -> Iterator[tuple[str, np.ndarray]]:
     """Each tensor under its Hugging Face name, as float32, one at a time to keep memory low."""
+    queries = file.metadata["llama.attention.head_count"]
     heads = {
-        "attn_q": file.metadata["llama.attention.head_count"],
-        "attn_k": file.metadata["llama.attention.head_count_kv"],
+        "attn_q": queries,
+        "attn_k": file.metadata.get("llama.attention.head_count_kv", queries),
     }
     for name in file.tensors:
         weight = read_tensor(file, name)

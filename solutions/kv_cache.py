@@ -122,7 +122,8 @@ class KVCache:
 
         Returns:
             (k, v, positions): k and v [B, KV, S, D], where S is the largest length among these
-            rows, and positions [B, S]: 0, 1, 2, ... up to each row's own length, then -1.
+            rows, finite also where nothing was written, as attention wants it; and positions
+            [B, S]: 0, 1, 2, ... up to each row's own length, then -1.
             k and v may be views of the cache; do not change them.
         """
         # exercise 4.5

@@ -8,16 +8,21 @@ import sys
 import psutil
 import pytest
 import torch
+from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
 
 from course.model import ensure_model
 from solutions.loader import (
+    STAGES,
     expected_tensors,
+    load_model,
     load_weights,
     read_config,
     read_safetensors,
     stored_tensors,
+    weight_files,
 )
+from tests.scenarios.memory import peak_of
 from tests.tiny_files import SHAPES, random_tensors, write_checkpoint, write_config
 
 
@@ -41,6 +46,13 @@ STORED = {
     "bool": torch.tensor([True, False, True]),
     "scalar": torch.tensor(7.0),
     "empty": torch.empty(0, 4),
+    "c64": torch.tensor([1 + 2j], dtype=torch.complex64),
+    "u16": torch.tensor([65535], dtype=torch.uint16),
+    "u32": torch.tensor([2**32 - 1], dtype=torch.uint32),
+    "u64": torch.tensor([2**63], dtype=torch.uint64),
+    "f8_e4m3": torch.tensor([0.5, 448.0]).to(torch.float8_e4m3fn),
+    "f8_e5m2": torch.tensor([0.5, 57344.0]).to(torch.float8_e5m2),
+    "f8_e8m0": torch.tensor([0.5, 4.0]).to(torch.float8_e8m0fnu),
 }
 
 
@@ -51,7 +63,8 @@ def test_every_dtype_and_shape(tmp_path):
     for name, tensor in STORED.items():
         assert found[name].dtype == tensor.dtype
         assert found[name].shape == tensor.shape
-        assert torch.equal(found[name], tensor)
+        bits = (t.contiguous().view(-1).view(torch.uint8) for t in (found[name], tensor))
+        assert torch.equal(*bits)
 
 
 def raw_file(path, header: object, data: bytes = b"", length: int | None = None):
@@ -105,7 +118,12 @@ def test_file_without_tensors(tmp_path):
         ({"x": entry(0, 8, (2,))}, bytes(7), "truncated"),
         ({"x": entry(0, 4)}, b"", "truncated"),
         ({"x": entry(0, 4)}, bytes(5), "truncated or damaged"),
-        ({"x": entry(0, 2**63, (2**61,))}, bytes(8), "truncated"),
+        ({"x": entry(0, 2**62, (2**60,))}, bytes(8), "truncated"),
+        ({"x": entry(0, 2**63, (2**61,))}, bytes(8), "data_offsets"),
+        ({"x": entry(0, 4, (1,) * 65)}, bytes(4), "shape"),
+        (b'{"x": 1, "x": 2}', b"", "'x' is there more than once"),
+        ({"__metadata__": []}, b"", "__metadata__ must be an object of strings"),
+        ({"__metadata__": {"version": 1}}, b"", "__metadata__ must be an object of strings"),
     ],
 )
 def test_a_header_that_lies_is_refused(tmp_path, header, data, words):
@@ -211,7 +229,7 @@ def test_one_report_of_everything_that_is_wrong(tmp_path):
     tensors["model.layers.0.self_attn.k_proj.weight"] = torch.ones(32, 16)
     tensors["model.layers.0.mlp.up_proj.weight"] = torch.ones(64, 32, dtype=torch.int8)
     folder = write_checkpoint(tmp_path / "broken", tensors)
-    with pytest.raises(ValueError, match="does not fit") as caught:
+    with pytest.raises(ValueError, match="do not fit") as caught:
         load_weights(folder, read_config(folder))
     assert [line.strip() for line in str(caught.value).splitlines()[1:]] == [
         "misshapen: model.layers.0.self_attn.k_proj.weight is (32, 16), expected (16, 32)",
@@ -249,6 +267,20 @@ def test_shards_are_put_together(shards):
     assert all(torch.equal(weights[name], expected[name]) for name in SHAPES)
 
 
+def test_shards_that_huggingface_hub_writes(tmp_path):
+    """The writer behind save_pretrained: it cuts by size and writes the index."""
+    folder = write_checkpoint(tmp_path / "hub")
+    (folder / "model.safetensors").unlink()
+    tensors = random_tensors(torch.bfloat16) | {"lm_head.weight": torch.ones(300, 32)}
+    save_torch_state_dict(tensors, folder, max_shard_size=20_000)
+    write_config(folder, tie_word_embeddings=False)
+    assert len(weight_files(folder)) > 2
+    loaded = load_model(folder, torch.float32)
+    assert loaded.weights.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert torch.equal(loaded.weights[name], tensor.float())
+
+
 def test_all_missing_shards_in_one_error(shards):
     for number in (1, 3):
         (shards / f"model-0000{number}-of-00003.safetensors").unlink()
@@ -258,10 +290,13 @@ def test_all_missing_shards_in_one_error(shards):
 
 def test_a_tensor_in_two_shards(shards):
     save_file({"model.norm.weight": torch.ones(32)}, shards / "extra.safetensors")
-    files = sorted(path.name for path in shards.glob("*.safetensors"))
-    write_index(shards, {str(number): name for number, name in enumerate(files)})
-    with pytest.raises(ValueError, match=r"model\.norm\.weight, which another shard holds too"):
+    index = json.loads((shards / "model.safetensors.index.json").read_text(encoding="utf-8"))
+    write_index(shards, index["weight_map"] | {"model.norm.weight": "extra.safetensors"})
+    with pytest.raises(ValueError, match="differ") as caught:
         load_weights(shards, read_config(shards))
+    assert [line.strip() for line in str(caught.value).splitlines()[1:]] == [
+        "model.norm.weight is in model-00002-of-00003.safetensors, against the index"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -275,5 +310,40 @@ def test_an_index_that_is_wrong_or_points_elsewhere(shards, weight_map):
 
 def test_no_weights_at_all(checkpoint):
     (checkpoint / "model.safetensors").unlink()
-    with pytest.raises(FileNotFoundError, match=r"lacks model\.safetensors"):
+    with pytest.raises(FileNotFoundError, match=r"neither model\.safetensors nor"):
         load_weights(checkpoint, read_config(checkpoint))
+
+
+# ---- loading, whole ----
+
+
+def test_load_model_of_the_bundled_model_equals_load_weights():
+    folder = ensure_model()
+    loaded = load_model(folder)
+    expected = load_weights(folder, read_config(folder))
+    assert list(loaded.weights) == list(expected)
+    assert all(torch.equal(loaded.weights[name], expected[name]) for name in expected)
+    assert list(loaded.stages) == list(STAGES)
+    assert all(seconds > 0 for seconds in loaded.stages.values())
+
+
+def test_peak_of_the_bundled_model_in_half_the_bytes():
+    """Row 3 of the mission: in bfloat16 the result is half as large, and nothing else is kept."""
+    loaded, peak = peak_of(lambda: load_model(ensure_model(), torch.bfloat16))
+    result = sum(tensor.nbytes for tensor in loaded.weights.values())
+    assert result == 538_060_032 // 2
+    assert peak.total < result + 2_000_000
+
+
+def test_load_model_counts_progress_in_stored_bytes(checkpoint):
+    told = []
+    load_model(checkpoint, torch.float16, progress=lambda *numbers: told.append(numbers))
+    assert len(told) == len(SHAPES)
+    assert told[-1] == (told[0][1],) * 2
+    assert told[-1][0] == sum(t.nbytes for t in random_tensors().values())
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.uint8])
+def test_load_model_refuses_integers(checkpoint, dtype):
+    with pytest.raises(ValueError, match=str(dtype).removeprefix("torch.")):
+        load_model(checkpoint, dtype)

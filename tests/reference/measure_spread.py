@@ -27,7 +27,7 @@ SUBJECTS = {
     "einsum": ["tests.styles.forward_pass_einsum"],
     "numpy": ["tests.styles.forward_pass_numpy"],
 }
-CALLERS = ("arithmetic", "attention", "model")
+CALLERS = ("arithmetic", "attention", "feed_forward", "model")
 
 
 def subject(modules: list[str]) -> Local:

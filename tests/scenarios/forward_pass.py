@@ -15,6 +15,7 @@ from tests.scenarios.helpers import (
     attempt,
     call_unchanged,
     config_of,
+    fresh_memory_is_nan,
     in_words,
     llama_of,
     packed_linear,
@@ -49,6 +50,11 @@ def feed_forward_packed(module, x, gate, up, down):
     return call_unchanged("feed_forward", call, x=x)
 
 
+def feed_forward_doubled(module, x, gate, up, down):
+    """feed_forward with a linear that gives twice the product, so that it shows where it is."""
+    return module.feed_forward(x, gate, up, down, linear=lambda x, w: 2 * F.linear(x, w))
+
+
 # --- 4.5 ---
 
 
@@ -59,8 +65,9 @@ def kv_session(module, model: str, rows: int, max_length: int, dtype: str, steps
     ["room"] asks for used_tokens, free_tokens and total_tokens; ["fails", names, step] expects
     the step to raise.
     """
-    cache = module.KVCache(config_of(model), rows, max_length, getattr(torch, dtype))
-    return [_kv_step(cache, *step) for step in steps]
+    with fresh_memory_is_nan():
+        cache = module.KVCache(config_of(model), rows, max_length, getattr(torch, dtype))
+        return [_kv_step(cache, *step) for step in steps]
 
 
 def _kv_step(cache, name: str, *args):
@@ -153,7 +160,8 @@ def _llama_call(llama, caches, tokens, positions, rows, every_position, cache, f
     cache = None if cache is None else caches[cache]
 
     def forward(tokens, positions, rows):
-        return llama.forward(tokens, positions, cache, rows, every_position)
+        named = {} if rows is None else {"rows": rows}  # else left out, as callers do
+        return llama.forward(tokens, positions, cache, every_position=every_position, **named)
 
     def call():
         return call_unchanged("forward", forward, tokens=tokens, positions=positions, rows=rows)
@@ -166,10 +174,13 @@ def _llama_call(llama, caches, tokens, positions, rows, every_position, cache, f
     return found
 
 
-def llama_packed(module, model: str, tokens, positions) -> list:
-    """[logits, rows through the head] of a model whose matrices only `linear` understands.
+@told
+def llama_packed(module, model: str, calls: list, room: list) -> list:
+    """[logits, rows through the head] of each forward of a model whose matrices only `linear`
+    understands; calls and room are those of llama_session.
 
-    The embedding stays a tensor, because it is looked up in; a tied head is that tensor too.
+    The embedding stays a tensor, because it is looked up in; a tied head is that tensor too, and
+    `linear` gives twice its product, which shows where it was passed over.
     """
     embedding = "model.embed_tokens.weight"
     weights = {
@@ -181,10 +192,15 @@ def llama_packed(module, model: str, tokens, positions) -> list:
     def linear(x, weight):
         if weight is head:
             rows.append(x.numel() // x.shape[-1])
-        return F.linear(x, weight) if weight is weights[embedding] else packed_linear(x, weight)
+        tied = weight is weights[embedding]
+        return 2 * F.linear(x, weight) if tied else packed_linear(x, weight)
 
-    logits = module.Llama(config_of(model), weights, linear).forward(tokens, positions)
-    return [logits, sum(rows)]
+    llama, answers = module.Llama(config_of(model), weights, linear), []
+    caches = [_cache(module, llama.config, room, torch.float32)]
+    for call in calls:
+        rows.clear()
+        answers.append([_llama_call(llama, caches, **call), sum(rows)])
+    return answers
 
 
 @told
@@ -227,7 +243,8 @@ def encode_letters(text: str) -> list[int]:
 
 # --- 4.8 ---
 
-FAILURES = {"model": ArithmeticError, "on_token": ArithmeticError, "Ctrl-C": KeyboardInterrupt}
+BREAKS = {"the first forward": 1, "the second forward": 2, "on_token": 0}  # a forward's number
+ERRORS = {kind.__name__: kind for kind in (ArithmeticError, KeyboardInterrupt, SystemExit)}
 NEIGHBOUR = 3  # tokens that somebody else has reserved in row 1
 
 
@@ -236,30 +253,30 @@ def greedy_scripted(module, setting: dict) -> dict:
     """One generate_greedy on a Scripted model: the answer, and what happened in which order.
 
     setting: "prompt", "script", "max_new_tokens", "end_ids", "context" of the model; "cached" is
-    the max_length of a cache or None; "kind" is what prompt and end_ids are: "list", "tuple" or
-    "set" (of end ids; the prompt is then a tuple); "fails" is None, one of FAILURES, or the names
-    that the message of an expected error must have.
+    the max_length of a cache or None; "kind" is what prompt and end_ids are: "list", "tuple", or
+    "set" or "frozenset" (of end ids; the prompt is then a tuple); "fails" is None or the names
+    that the message of an expected error must have; "breaks" is None or [where, what]: one of
+    BREAKS, which raises one of ERRORS.
     """
     config, events = config_of("tied", max_position_embeddings=setting["context"]), []
-    fails = setting["fails"]
-    error = FAILURES.get(fails) if isinstance(fails, str) else None
-    script = setting["prompt"], setting["script"]
-    model = Scripted(config, *script, events, None if fails == "on_token" else error)
+    fails, (where, what) = setting["fails"], setting["breaks"] or (None, None)
+    broken = {BREAKS[where]: ERRORS[what]} if where else {}
+    model = Scripted(config, setting["prompt"], setting["script"], events, broken)
     cache = module.KVCache(config, 2, setting["cached"]) if setting["cached"] else None
     if cache is not None:
         cache.reserve(1, NEIGHBOUR)
 
     def on_token(token):
         events.append(["token", token])
-        if fails == "on_token":
-            raise error("the listener failed on purpose")
+        if 0 in broken:
+            raise broken[0]("the listener failed on purpose")
 
     def generate(prompt, end_ids):
         count = setting["max_new_tokens"]
         return module.generate_greedy(model, prompt, count, end_ids, cache, on_token)
 
     def call():
-        kind = {"list": list, "tuple": tuple, "set": set}[setting["kind"]]
+        kind = {k.__name__: k for k in (list, tuple, set, frozenset)}[setting["kind"]]
         prompt = list(setting["prompt"]) if kind is list else tuple(setting["prompt"])
         ends = kind(setting["end_ids"])
         result.update(_generation(call_unchanged("it", generate, prompt=prompt, end_ids=ends)))
@@ -268,9 +285,11 @@ def greedy_scripted(module, setting: dict) -> dict:
     if fails is None:
         call()
     else:
-        result |= attempt(call, fails if isinstance(fails, list) else [])
+        result |= attempt(call, fails)
     result["events"] = events
-    result["used_after"] = None if cache is None else int(cache.used_tokens)
+    if cache is not None:
+        result["used_after"] = int(cache.used_tokens)
+        result["held_after"] = _kv_read(cache, 0, torch.tensor([0]))[2].shape[-1]
     return result
 
 

@@ -62,13 +62,24 @@ def _same(old, new) -> bool:
 
 
 @contextmanager
+def fresh_memory_is_nan():
+    """What torch.empty gives is NaN, not zeros by chance, so that reading it unwritten shows."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)  # this fills it
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+@contextmanager
 def caught(found: dict, names: list):
     """Put an exception into found: its class names, and which of names its text leaves out."""
     try:
         yield
     except (NotImplementedError, Unusable):
         raise
-    except (Exception, KeyboardInterrupt) as error:
+    except (Exception, KeyboardInterrupt, SystemExit) as error:
         found["raised"] = [kind.__name__ for kind in type(error).__mro__]
         found["unnamed"] = [name for name in names if not names_number(str(error), name)]
 

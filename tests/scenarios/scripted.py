@@ -10,18 +10,18 @@ class Scripted:
     prompt and the script so far, each at its place, it says the last id of the vocabulary.
     """
 
-    def __init__(self, config, prompt: list, script: list, events: list, error: type | None):
+    def __init__(self, config, prompt: list, script: list, events: list, broken: dict):
         self.config, self.device = config, torch.device("cpu")
         self.story, self.start = [*prompt, *script], len(prompt)
-        self.events, self.error, self.calls, self.memory = events, error, 0, {}
+        self.events, self.broken, self.calls, self.memory = events, broken, 0, {}
 
     def forward(self, tokens, positions, cache=None, rows=None, every_position=False):
-        """Logits that have one clear maximum; the second forward raises the error, if any."""
+        """Logits that have one clear maximum; the forward of a number in `broken` raises that."""
         used = None if cache is None else int(cache.used_tokens)
         self.events.append(["forward", tokens.clone(), positions.clone(), used])
         self.calls += 1
-        if self.error and self.calls == 2:
-            raise self.error("the model failed on purpose")
+        if self.calls in self.broken:
+            raise self.broken[self.calls]("the model failed on purpose")
         seen = self.memory if cache is not None else {}
         seen.update(zip(positions[0].tolist(), tokens[0].tolist(), strict=True))
         if cache is not None:

@@ -3,10 +3,12 @@
 Plots of measured numbers come from measure.py; what is drawn here is true on every machine.
 """
 
+import sys
 from math import cos, pi, sin
 from pathlib import Path
 
-from svg import (
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from figure_kit import (
     BLUE,
     GREEN,
     GREY,
@@ -21,6 +23,7 @@ from svg import (
     line,
     picture,
     plus,
+    save,
 )
 
 HERE = Path(__file__).resolve().parent
@@ -36,12 +39,7 @@ def main() -> None:
         "shared_heads": shared_heads(),
         "cache_row": cache_row(),
     }
-    for name, drawing in drawings.items():
-        path = HERE / f"{name}.svg"
-        partial = path.with_name(path.name + ".partial")
-        partial.write_text(drawing, encoding="utf-8", newline="\n")
-        partial.replace(path)
-        print(f"wrote {path.name}")
+    save(drawings, HERE)
 
 
 def the_map() -> str:

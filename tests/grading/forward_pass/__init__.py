@@ -4,5 +4,6 @@ from tests.grading.forward_pass.arithmetic import *  # noqa: F403
 from tests.grading.forward_pass.attention import *  # noqa: F403
 from tests.grading.forward_pass.cache import *  # noqa: F403
 from tests.grading.forward_pass.chat import *  # noqa: F403
+from tests.grading.forward_pass.feed_forward import *  # noqa: F403
 from tests.grading.forward_pass.greedy import *  # noqa: F403
 from tests.grading.forward_pass.model import *  # noqa: F403

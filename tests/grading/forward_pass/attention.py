@@ -109,10 +109,15 @@ def attention_of_one_sequence(learner, rng):
 
 @case("4.3")
 def attention_far_back(learner, rng):
-    """A query sees every key before it, however far back, and positions may be large."""
-    q, k, v = inputs(rng, 2, 2, 1, 3, 70, 8)
-    k_positions = torch.stack([torch.arange(70), torch.arange(5000, 12000, 100)])
-    attended(learner, q, k, v, torch.tensor([[69, 40, 68], [11900, 9000, 12500]]), k_positions)
+    """A query sees every key before it, however far back, and positions may be large: they are
+    compared as integers, which 16 bits could not tell apart.
+    """
+    stretches = torch.arange(70), torch.arange(5000, 12000, 100), torch.arange(9000, 9070)
+    k_positions = torch.stack(stretches)
+    q_positions = torch.tensor([[69, 40, 68], [11900, 9000, 12500], [9001, 9031, 9060]])
+    for dtype in (F32, F16, BF16):
+        q, k, v = inputs(rng, 3, 2, 1, 3, 70, 8, dtype)
+        attended(learner, q, k, v, q_positions, k_positions)
 
 
 @case("4.3")
@@ -135,6 +140,8 @@ def attention_of_nothing(learner, rng):
     attended(learner, q, k, v, q_positions, k_positions)
     none = torch.zeros(2, 0, dtype=torch.long)
     attended(learner, q, k[:, :, :0], v[:, :, :0], q_positions, none, what="with S = 0 it")
+    idle, k_positions = torch.tensor([[-1], [6]]), torch.tensor([[0, 1, -1, -1], [5, 6, 7, -1]])
+    attended(learner, q[:, :, :1], k, v, idle, k_positions, what="with T = 1 it")
 
 
 @case("4.3")

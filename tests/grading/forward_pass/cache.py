@@ -1,89 +1,13 @@
-"""4.5 KVCache: what is written can be read back, room is counted, and errors change nothing.
+"""4.5 KVCache: what is written can be read back, room is counted, and errors change nothing."""
 
-The expected contents are kept in a plain dictionary, (row, position) -> column of random numbers.
-"""
+from itertools import product
 
 import torch
 
-from course.cases import case, expect_equal, expect_tensor, randn
+from course.cases import case, expect_equal, expect_tensor
+from tests.grading.forward_pass.cache_script import LAYERS, Script, answers_of, numbers
 from tests.grading.forward_pass.driving import drive, expect_failure
-from tests.grading.forward_pass.tolerances import places
-from tests.reference.arrays import tiny_config
-
-SIZES = tiny_config("tied")
-LAYERS, KV, DIM = (SIZES[n] for n in ("num_hidden_layers", "num_key_value_heads", "head_dim"))
-
-
-def numbers(rng, positions):
-    """Random keys and values for a table of positions: [B, KV, T, D] each."""
-    shape = (positions.shape[0], KV, positions.shape[1], DIM)
-    return randn(rng, *shape), randn(rng, *shape)
-
-
-class Script:
-    """Steps for a cache, and what a right one holds after each of them."""
-
-    def __init__(self, rows: int, max_length: int, dtype: str = "float32"):
-        self.setting = ("tied", rows, max_length, dtype)
-        self.steps, self.reads, self.held = [], {}, {}
-
-    def do(self, *step):
-        """A step whose answer does not matter."""
-        self.steps.append(list(step))
-        return self
-
-    def write(self, rng, rows: list[int], positions, layers=range(LAYERS)):
-        """Random keys and values at these positions, in each layer others."""
-        positions = torch.as_tensor(positions)
-        for layer in layers:
-            k, v = numbers(rng, positions)
-            self.do("write", layer, torch.tensor(rows), positions, k, v)
-            for b, t in (positions >= 0).nonzero().tolist():
-                place = layer, rows[b], int(positions[b, t])
-                self.held[place] = k[b, :, t], v[b, :, t]
-        return self
-
-    def free(self, row: int):
-        """Give a row back and forget what it held."""
-        self.held = {place: kv for place, kv in self.held.items() if place[1] != row}
-        return self.do("free", row)
-
-    def read(self, *rows: int, layers=range(LAYERS)):
-        """Read these rows, to be compared with what has been written so far."""
-        for layer in layers:
-            self.reads[len(self.steps)] = layer, rows, dict(self.held)
-            self.do("read", layer, torch.tensor(rows))
-        return self
-
-    def run(self, learner) -> list:
-        """All steps on the cache under test; every read compared."""
-        answers = drive(learner, "kv_session", *self.setting, self.steps)
-        dtype = getattr(torch, self.setting[3])
-        for index, (layer, rows, held) in self.reads.items():
-            compare(answers[index], layer, rows, held, dtype)
-        return answers
-
-
-def compare(answer, layer: int, rows, held: dict, dtype) -> None:
-    """One read against the dictionary: positions, then k and v wherever there is a token."""
-    k, v, positions = answer
-    lengths = [max((p + 1 for _, r, p in held if r == row), default=0) for row in rows]
-    longest = max(lengths)
-    expected = [[p if p < length else -1 for p in range(longest)] for length in lengths]
-    expected = torch.tensor(expected, dtype=torch.long).view(len(rows), longest)
-    got = positions.tolist() if torch.is_tensor(positions) else positions
-    expect_equal(got, expected.tolist(), f"read of rows {list(rows)}: positions")
-    shape = (len(rows), KV, longest, DIM)
-    for got, which in ((k, 0), (v, 1)):
-        want, real = torch.zeros(shape, dtype=dtype), torch.zeros(shape, dtype=torch.bool)
-        for b, row in enumerate(rows):
-            for p in range(lengths[b]):
-                if (layer, row, p) in held:
-                    want[b, :, p], real[b, :, p] = held[layer, row, p][which].to(dtype), True
-        if got.shape == shape:
-            got = got.where(real, 0)  # what lies where no token is does not matter
-        what = f"read of rows {list(rows)} in layer {layer}: {'kv'[which]}"
-        expect_tensor(got, want, atol=0.0, what=what)
+from tests.grading.forward_pass.tolerances import BF16, F16, F32, places
 
 
 @case("4.5")
@@ -115,11 +39,13 @@ def cache_length_is_the_highest(learner, rng):
 
 @case("4.5")
 def cache_goes_by_position(learner, rng):
-    """A token is stored at its position, whatever column it came in and whatever came before."""
-    first, second = [[3, 0, 2, 1]], [[5, 6, 4]]
-    Script(1, 8).do("reserve", 0, 8).write(rng, [0], first).write(rng, [0], second).read(0).run(
-        learner
-    )
+    """A token is stored at its position, whatever column it came in and whatever came before;
+    the newer one stays.
+    """
+    script = Script(1, 8).do("reserve", 0, 8)
+    for positions in ([3, 0, 2, 1], [5, 6, 4], [0, 2, 1, 3]):
+        script.write(rng, [0], [positions]).read(0)
+    script.run(learner)
 
 
 @case("4.5")
@@ -137,8 +63,8 @@ def cache_any_rows(learner, rng):
     script = Script(4, 6)
     for row in range(4):
         script.do("reserve", row, 6)
-    script.write(rng, [0, 1, 2, 3], [[0, 1]] * 4).write(rng, [3, 1], [[2, 3], [2, -1]])
-    script.read(1, 3).read(3, 0, 2).run(learner)
+    script.write(rng, [0, 2, 1, 3], [[0, 1]] * 4).write(rng, [3, 1], [[2, 3], [2, -1]])
+    script.read(1, 3).read(3, 0, 2).read(0, 2, 1, 3).read(1, 2).run(learner)
 
 
 @case("4.5")
@@ -175,21 +101,22 @@ def cache_counts_its_room(learner, rng):
 @case("4.5")
 def cache_refuses_what_it_lacks(learner, rng):
     """More than max_length is CacheFull and names both; an unknown row is IndexError."""
-    script = Script(2, 10).do("reserve", 1, 4)
-    script.do("fails", [11, 10], ["reserve", 1, 11])
-    for step in (["reserve", 2, 1], ["reserve", -1, 1], ["free", 2], ["free", -1]):
-        script.do("fails", [], step)
+    script = Script(2, 10).do("reserve", 0, 3).do("reserve", 1, 4)
+    for row in (0, 1):
+        script.do("fails", [11, 10], ["reserve", row, 11])
+    for row in (2, 7, -1):
+        script.do("fails", [], ["reserve", row, 1]).do("fails", [], ["free", row])
     answers = script.do("room").run(learner)
-    expect_failure(answers[1], "CacheFull", "reserve(1, 11) with max_length 10")
-    for (_, _, (name, *args)), found in zip(script.steps[2:6], answers[2:6], strict=True):
-        expect_failure(found, "IndexError", f"{name}({', '.join(map(str, args))}) with 2 rows")
-    expect_equal(answers[6], [4, 16, 20], "[used, free, total] after the errors")
+    for (_, names, (name, *args)), found in zip(script.steps[2:-1], answers[2:-1], strict=True):
+        what = f"{name}({', '.join(map(str, args))}) with 2 rows of 10 tokens"
+        expect_failure(found, "CacheFull" if names else "IndexError", what)
+    expect_equal(answers[-1], [7, 13, 20], "[used, free, total] after the errors")
 
 
 @case("4.5")
 def cache_write_beyond_the_room(learner, rng):
-    """A position that its own row has not reserved is CacheFull, and then nothing at all has been
-    stored.
+    """A position that its own row has not reserved is CacheFull, in any layer, and then nothing at
+    all has been stored or reserved.
     """
     script = Script(3, 8).do("reserve", 0, 6).do("reserve", 1, 4)
     script.write(rng, [0, 1], [[0, 1, 2]] * 2)
@@ -204,21 +131,30 @@ def cache_write_beyond_the_room(learner, rng):
 
 @case("4.5")
 def cache_write_in_unknown_rows(learner, rng):
-    """A row that the cache does not have is IndexError, and then nothing has been stored."""
+    """A row that the cache does not have is IndexError, in any layer and even if there is only
+    padding for it, and then nothing has been stored.
+    """
     script = Script(2, 8).do("reserve", 0, 6).do("reserve", 1, 4).write(rng, [1], [[0]])
-    refuse(learner, rng, script, (([0, 2], [[0], [0]]), ([0, -1], [[0], [1]])), "IndexError")
+    refused = ([0, 2], [[0], [0]]), ([0, -1], [[0], [1]]), ([0, 2], [[1], [-1]])
+    refuse(learner, rng, script, refused, "IndexError")
 
 
 def refuse(learner, rng, script: Script, refused, kind: str) -> None:
     """Writes in (rows, positions) that fail with kind, and others before and after them."""
-    for rows, positions in refused:
+    script.do("room")
+    for layer, (rows, positions) in product(range(LAYERS), refused):
         k, v = numbers(rng, torch.tensor(positions))
-        step = ["write", 0, torch.tensor(rows), torch.tensor(positions), k, v]
-        script.do("fails", [], step).read(*range(script.setting[1]), layers=[0])
-    answers = script.write(rng, [0, 1], [[3, 5], [3, 2]]).read(0, 1).run(learner)
-    found = [a for a, step in zip(answers, script.steps, strict=True) if step[0] == "fails"]
-    for answer, (rows, positions) in zip(found, refused, strict=True):
-        expect_failure(answer, kind, f"write at {positions} in rows {rows}")
+        step = ["write", layer, torch.tensor(rows), torch.tensor(positions), k, v]
+        script.do("fails", [], step).read(*range(script.setting[1]), layers=[layer]).do("room")
+    answers = script.write(rng, [0, 1], [[3, 5], [3, 2]]).read(0, 1).ask(learner)
+    before, *rooms = answers_of("room", script, answers)
+    found = answers_of("fails", script, answers)
+    for answer, room, tried in zip(found, rooms, product(range(LAYERS), refused), strict=True):
+        layer, (rows, positions) = tried
+        what = f"write at {positions} in rows {rows} of layer {layer}"
+        expect_failure(answer, kind, what)
+        expect_equal(room, before, f"[used, free, total] after the refused {what}")
+    script.compare(answers)
 
 
 @case("4.5")
@@ -228,7 +164,7 @@ def cache_frees_and_reuses(learner, rng):
     script.write(rng, [0, 1], [[0, 1, 2, 3, 4]] * 2).free(0).do("room").read(0, 1).read(0)
     script.free(0).do("room").do("reserve", 0, 2).write(rng, [0], [[0, 1]]).read(0, 1)
     answers = script.read(0).run(learner)
-    rooms = [a for a, step in zip(answers, script.steps, strict=True) if step[0] == "room"]
+    rooms = answers_of("room", script, answers)
     expect_equal(rooms, [[6, 10, 16]] * 2, "[used, free, total] after free(0), and after another")
 
 
@@ -240,20 +176,18 @@ def cache_frees_the_row_that_is_asked(learner, rng):
         script.do("reserve", row, 4 + row)
     script.write(rng, [0, 1, 2], [[0, 1, 2]] * 3).free(1).do("room").read(0, 2)
     answers = script.write(rng, [2, 0], [[3, 4], [3, -1]]).read(0, 1, 2).read(0, 2).run(learner)
-    rooms = [a for a, step in zip(answers, script.steps, strict=True) if step[0] == "room"]
+    rooms = answers_of("room", script, answers)
     expect_equal(rooms, [[10, 14, 24]], "[used, free, total] after free(1)")
 
 
 @case("4.5")
 def cache_reserves_more_later(learner, rng):
-    """A row may grow to the end of a nearly full cache, and keeps what it holds meanwhile."""
+    """A row may grow to the end of a nearly full cache, or be asked to shrink, and keeps what it
+    holds.
+    """
     script = Script(2, 8).do("reserve", 1, 8).do("reserve", 0, 5)
     script.write(rng, [0, 1], [[0, 1, 2]] * 2).do("reserve", 0, 8).read(0, 1)
-    script.do("reserve", 0, 2).write(
-        rng,
-        [0],
-        [[7]],
-    ).read(0).run(learner)
+    script.do("reserve", 0, 2).read(0, 1).write(rng, [0], [[7]]).read(0).run(learner)
 
 
 @case("4.5")
@@ -277,9 +211,9 @@ def cache_frees_the_room(learner, rng):
 @case("4.5")
 def cache_in_16_bits(learner, rng):
     """Keys and values are kept in the cache's own dtype, whatever they came in."""
-    for dtype in ("bfloat16", "float16"):
-        script = Script(2, 6, dtype).do("reserve", 0, 4).do("reserve", 1, 4)
-        script.write(rng, [1, 0], [[0, 1, 2], [0, -1, 1]]).read(0, 1).run(learner)
+    for kept, came in (("bfloat16", F32), ("float16", F32), ("float32", BF16), ("bfloat16", F16)):
+        script = Script(2, 6, kept).do("reserve", 0, 4).do("reserve", 1, 4)
+        script.write(rng, [1, 0], [[0, 1, 2], [0, -1, 1]], dtype=came).read(0, 1).run(learner)
 
 
 @case("4.5")

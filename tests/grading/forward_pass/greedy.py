@@ -1,19 +1,21 @@
 """4.8 generate_greedy."""
 
 from functools import lru_cache
+from itertools import product
 
 from course.cases import Wrong, case, expect_equal
 from tests.grading.forward_pass.driving import drive, expect_failure
 from tests.grading.forward_pass.tolerances import random_ids
 from tests.oracles import forward_pass as oracle
 from tests.reference.arrays import tiny_config, tiny_weights
-from tests.scenarios.forward_pass import FAILURES, NEIGHBOUR
+from tests.scenarios.forward_pass import BREAKS, ERRORS, NEIGHBOUR
 
 
 def generate(learner, prompt, script, count, ends=(), cached=None, context=64, **more) -> dict:
     """generate_greedy on a model that says script after prompt; see greedy_scripted."""
-    setting = {"prompt": prompt, "script": script, "max_new_tokens": count, "fails": None}
-    setting |= {"end_ids": list(ends), "cached": cached, "context": context, "kind": "list"}
+    setting = {"prompt": prompt, "script": script, "max_new_tokens": count, "kind": "list"}
+    setting |= {"end_ids": list(ends), "cached": cached, "context": context}
+    setting |= {"fails": None, "breaks": None}
     return drive(learner, "greedy_scripted", setting | more)
 
 
@@ -36,9 +38,10 @@ def used_before(found: dict) -> int:
 
 
 def expect_freed(found: dict, when: str) -> None:
-    """Row 0 is free, and the other row of the cache is as it was."""
+    """Row 0 is free and empty, and the other row of the cache is as it was."""
     what = f"used_tokens {when} ({NEIGHBOUR} are reserved in row 1)"
     expect_equal(found["used_after"], NEIGHBOUR, what)
+    expect_equal(found["held_after"], 0, f"the number of tokens that row 0 holds {when}")
 
 
 def forwards(found: dict) -> list:
@@ -48,12 +51,14 @@ def forwards(found: dict) -> list:
 
 @case("4.8")
 def greedy_to_the_length(learner, rng):
-    """max_new_tokens ids, each the most probable one, with or without a cache: "length"."""
+    """max_new_tokens ids, each the most probable one, with or without a cache: "length". The same
+    id again and again is no reason to end.
+    """
     prompt, script = story(rng)
     for cached in (None, 32):
-        for count in (1, 5):
-            found = generate(learner, prompt, script, count, cached=cached)
-            expect_text(found, script[:count], "length")
+        for count, said in ((1, script), (5, script), (6, script[:1] * 4 + script)):
+            found = generate(learner, prompt, said, count, cached=cached)
+            expect_text(found, said[:count], "length")
 
 
 @case("4.8")
@@ -71,9 +76,9 @@ def greedy_to_the_end(learner, rng):
 
 @case("4.8")
 def greedy_of_any_collection(learner, rng):
-    """The prompt may be any sequence, end_ids any collection: a tuple, a set."""
+    """The prompt may be any sequence, end_ids any collection: a tuple, a set, a frozenset."""
     prompt, script = story(rng)
-    for kind in ("tuple", "set"):
+    for kind in ("tuple", "set", "frozenset"):
         found = generate(learner, prompt, [*script[:2], 50], 6, (50,), 32, kind=kind)
         expect_text(found, script[:2], "stop")
 
@@ -130,15 +135,15 @@ def greedy_reserves_and_frees(learner, rng):
 
 @case("4.8")
 def greedy_frees_after_an_error(learner, rng):
-    """The row is freed and the exception goes on when the model or on_token raises, and after
-    Ctrl-C, which is a KeyboardInterrupt.
+    """The row is freed and the exception goes on when a forward or on_token raises, whatever it is:
+    Ctrl-C is a KeyboardInterrupt, sys.exit() a SystemExit.
     """
     prompt, script = story(rng)
-    for fails, error in FAILURES.items():
-        found = generate(learner, prompt, script, 6, cached=32, fails=fails)
-        if error.__name__ not in found.get("raised", []):
-            raise Wrong(f"{error.__name__} of {fails} was lost: it must go on to the caller")
-        expect_freed(found, f"after {error.__name__}")
+    for where, what in product(BREAKS, ERRORS):
+        found = generate(learner, prompt, script, 6, cached=32, fails=[], breaks=[where, what])
+        if what not in found.get("raised", []):
+            raise Wrong(f"{what} of {where} was lost: it must go on to the caller")
+        expect_freed(found, f"after {what} in {where}")
 
 
 @case("4.8")

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
-from course.cases import Wrong, case, expect_equal, randn
+from course.cases import Wrong, case, describe, expect_equal, randn
 from tests.grading.forward_pass.driving import drive, expect_failure
 from tests.grading.forward_pass.tolerances import BF16, F16, close, places, random_ids
 from tests.oracles import forward_pass as oracle
@@ -85,7 +85,9 @@ def logits_of_a_padded_batch(learner, rng):
 
 @case("4.6")
 def logits_with_padding_anywhere(learner, rng):
-    """Padding at the right or in the middle changes nothing, whatever token stands there."""
+    """Padding at the right or in the middle changes nothing, whatever token stands there; also
+    with every_position, with and without a cache.
+    """
     sequences = sequences_of(rng, "tied", (4, 7, 1))
     right = torch.arange(8) * (torch.arange(8) < torch.tensor([[4], [7], [1]]))
     right = torch.where(torch.arange(8) < torch.tensor([[4], [7], [1]]), right, -1)
@@ -94,6 +96,18 @@ def logits_with_padding_anywhere(learner, rng):
         (got,) = forward(learner, "tied", call(tokens, table))
         expected = torch.stack([truth("tied", ids)[-1] for ids in sequences])
         close(got, expected, "logits")
+        every = call(tokens, table, rows=[2, 0, 1], every_position=True)
+        wanted = torch.cat([truth("tied", ids) for ids in sequences])
+        for room, what in (([], "without a cache"), ([7, 1, 4], "with a cache")):
+            (got,) = forward(learner, "tied", every, rooms=[room] if room else [])
+            expect_shape(got, [3, 8, wanted.shape[-1]])
+            close(got[table >= 0], wanted, "logits", what=f"{what}, at every real position, it")
+
+
+def expect_shape(got, shape: list[int]) -> None:
+    """got is a tensor of that shape: what is undefined in it may be anything."""
+    if not torch.is_tensor(got) or list(got.shape) != shape:
+        raise Wrong(f"with every_position it is {describe(got)}, expected the shape {shape}")
 
 
 @case("4.6")
@@ -114,14 +128,18 @@ def step_by_step(ids: list[int], prompt: int, **more) -> list[dict]:
 
 @case("4.6")
 def logits_in_default_rows(learner, rng):
-    """Without `rows`, sequence b of the batch lives in row b of the cache."""
-    sequences = sequences_of(rng, "tied", (6, 4))
-    table = torch.tensor([[0, 1, 2, 3, 4], [-1, -1, 0, 1, 2]])
+    """Without `rows`, sequence b of the batch lives in row b of the cache, whatever the size of the
+    batch is in each call.
+    """
+    sequences = sequences_of(rng, "tied", (6, 5))
+    table = torch.tensor([[0, 1, 2, 3], [-1, 0, 1, 2]])
     steps = [call(spread(table, sequences), table)]
-    steps.append(call([[ids[-1]] for ids in sequences], [[5], [3]]))
-    answers = forward(learner, "tied", *steps, room=[6, 4])
-    for step, (got, back) in enumerate(zip(answers, (2, 1), strict=True)):
-        want = torch.stack([truth("tied", ids)[-back] for ids in sequences])
+    steps.append(call([sequences[0][4:5]], [[4]]))
+    steps.append(call([sequences[0][5:], sequences[1][3:4]], [[5], [3]]))
+    answers = forward(learner, "tied", *steps, room=[6, 5])
+    for step, (got, last) in enumerate(zip(answers, ((3, 2), (4,), (5, 3)), strict=True)):
+        pairs = zip(sequences, last, strict=False)
+        want = torch.stack([truth("tied", ids)[place] for ids, place in pairs])
         close(got, want, "logits", what=f"forward number {step + 1}")
 
 
@@ -205,17 +223,27 @@ def attend_alone(learner, rng):
 
 @case("4.6")
 def logits_through_linear(learner, rng):
-    """Every product with a matrix goes through `linear`: here it alone can read the weights. Only
-    the last token of each sequence goes through the head.
+    """Every product with a matrix goes through `linear`: here it alone can read the weights, and a
+    tied head it doubles. Only the positions that are asked for go through the head.
     """
     for model in ("untied", "tied"):
         sequences = sequences_of(rng, model, (5, 5))
-        positions = torch.arange(5).repeat(2, 1)
-        got, rows = drive(learner, "llama_packed", model, torch.tensor(sequences), positions)
-        want = torch.stack([truth(model, ids)[-1] for ids in sequences])
-        close(got, want, "logits", what=f"{model} model: it")
-        if rows != 2:
-            raise Wrong(f"of a batch of 2 sequences, {rows} rows of x went through the head")
+        tokens, positions = torch.tensor(sequences), torch.arange(5).repeat(2, 1)
+        calls = {
+            "a prompt": call(tokens, positions, cache=None),
+            "every position": call(tokens, positions, cache=None, every_position=True),
+            "a prefill": call(tokens[:, :4], positions[:, :4]),
+            "a decode step": call(tokens[:, 4:], positions[:, 4:]),
+            "one token": call(tokens[:, :1], positions[:, :1], cache=None),
+        }
+        answers = drive(learner, "llama_packed", model, list(calls.values()), [5, 5])
+        truths = (1 + (model == "tied")) * torch.stack([truth(model, ids) for ids in sequences])
+        wanted = truths[:, 4], truths, truths[:, 3], truths[:, 4], truths[:, 0]
+        for name, (got, rows), want in zip(calls, answers, wanted, strict=True):
+            close(got, want, "logits", what=f"{model} model, {name}: it")
+            asked = want.shape[:-1].numel()
+            if rows != asked:
+                raise Wrong(f"{name}: {rows} rows of x went through the head, not {asked}")
 
 
 @case("4.6")

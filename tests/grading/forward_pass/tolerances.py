@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from course.cases import expect_tensor
+from tests.reference.arrays import tiny_config, tiny_weights
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 # Measured by `python -m tests.reference.measure_spread`: the largest error of the reference and of
@@ -60,3 +61,9 @@ def random_ids(rng: random.Random, vocabulary: int, *shape: int) -> Tensor:
     """Token ids of any shape."""
     generator = torch.Generator().manual_seed(rng.getrandbits(48))
     return torch.randint(vocabulary, shape, generator=generator)
+
+
+def last_layer(name: str, part: str) -> torch.Tensor:
+    """A weight of the last layer of a tiny model."""
+    layer = tiny_config(name)["num_hidden_layers"] - 1
+    return tiny_weights(name)[f"model.layers.{layer}.{part}.weight"]

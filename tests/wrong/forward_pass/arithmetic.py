@@ -1,8 +1,6 @@
-"""4.1 rms_norm, 4.2 rope_tables and apply_rope, 4.4 feed_forward."""
+"""4.1 rms_norm, 4.2 rope_tables and apply_rope."""
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from tests.parts import part
 
@@ -36,6 +34,45 @@ def mean_clamped(m):
         return (x.float() * torch.rsqrt(mean)).to(x.dtype) * weight
 
     m.rms_norm = rms_norm
+
+
+def means(m, mean) -> None:
+    """mean(x) [..., 1] takes the place of the mean of the squares."""
+
+    def rms_norm(x, weight, eps):
+        return (x.float() * torch.rsqrt(mean(x).float() + eps)).to(x.dtype) * weight
+
+    m.rms_norm = rms_norm
+
+
+@part("4.1")
+def mean_in_bfloat16(m):
+    """Only float16 is widened: in bfloat16 each square and the mean are rounded to 8 bits."""
+
+    def mean(x):
+        wide = x if x.dtype == torch.bfloat16 else x.float()
+        return wide.square().mean(-1, keepdim=True)
+
+    means(m, mean)
+
+
+@part("4.1")
+def squares_summed_one_by_one(m):
+    """A running sum in 16 bits: it stands still when the next square is under its last digit."""
+    means(m, lambda x: sum(x[..., i, None] ** 2 for i in range(x.shape[-1])) / x.shape[-1])
+
+
+@part("4.1")
+def mean_of_64_numbers(m):
+    """Only the first 64 numbers of a vector count."""
+    means(m, lambda x: x.float()[..., :64].square().mean(-1, keepdim=True))
+
+
+@part("4.1")
+def eps_of_at_least_1e_8(m):
+    """An eps under 1e-8 counts as 1e-8."""
+    right = m.rms_norm
+    m.rms_norm = lambda x, weight, eps: right(x, weight, max(eps, 1e-8))
 
 
 @part("4.1")
@@ -119,25 +156,57 @@ def head_dim_of_one_accepted(m):
     )
 
 
-@part("4.4")
-def gate_clamped(m):
-    """The gate is kept within 5000."""
+def replace_tables(m, angles) -> None:
+    """angles(positions, head_dim, theta) gives the angles; odd sizes are refused."""
 
-    def feed_forward(x, gate, up, down, linear=F.linear):
-        return linear(F.silu(linear(x, gate).clamp(-5000, 5000)) * linear(x, up), down)
+    def rope_tables(positions, head_dim, theta):
+        if head_dim % 2:
+            raise ValueError("odd")
+        found = angles(positions, head_dim, theta)
+        return found.cos().float(), found.sin().float()
 
-    m.feed_forward = feed_forward
+    m.rope_tables = rope_tables
 
 
-@part("4.4")
-def x_spoilt_with_other_weights(m):
-    """x is changed in place, though only when the weights are not tensors."""
-    right = m.feed_forward
+@part("4.2")
+def slow_pairs_hurried(m):
+    """No pair turns by less than 3e-6 radians a position."""
 
-    def feed_forward(x, gate, up, down, linear=F.linear):
-        found = right(x, gate, up, down, linear)
-        if not isinstance(gate, Tensor):
-            x.zero_()
-        return found
+    def angles(positions, head_dim, theta):
+        speeds = theta ** (-torch.arange(0, head_dim, 2).double() / head_dim)
+        return positions[..., None].double() * speeds.clamp(min=3e-6)
 
-    m.feed_forward = feed_forward
+    replace_tables(m, angles)
+
+
+@part("4.2")
+def pairs_of_64_numbers(m):
+    """Pair 32 and those after it turn like pair 31."""
+
+    def angles(positions, head_dim, theta):
+        pairs = torch.arange(0, head_dim, 2).clamp(max=62)
+        return positions[..., None].float() * theta ** (-pairs.float() / head_dim)
+
+    replace_tables(m, angles)
+
+
+@part("4.2")
+def positions_of_64_bits_only(m):
+    """Angles are looked up in a table by `gather`, which int32 positions break."""
+
+    def angles(positions, head_dim, theta):
+        speeds = theta ** (-torch.arange(0, head_dim, 2).float() / head_dim)
+        table = torch.arange(int(positions.max()) + 1)[:, None].float() * speeds
+        index = positions.clamp(min=0).reshape(-1, 1).expand(-1, len(speeds))
+        return table.gather(0, index).view(*positions.shape, -1)
+
+    replace_tables(m, angles)
+
+
+@part("4.2")
+def large_odd_heads_accepted(m):
+    """Only odd sizes under 8 are refused."""
+    right = m.rope_tables
+    m.rope_tables = lambda positions, head_dim, theta: right(
+        positions, head_dim - (head_dim > 8 and head_dim % 2), theta
+    )

@@ -82,6 +82,26 @@ def window_of_16(m):
 
 
 @part("4.3")
+def nan_for_one_token_that_sees_nothing(m):
+    """Zeros are set for chunks only: an idle sequence in a decode step gets NaN."""
+    right = m.attention
+
+    def attention(q, k, v, q_positions, k_positions):
+        out = right(q, k, v, q_positions, k_positions)
+        blind = right_mask(q_positions, k_positions).all(-1)[:, None, :, None]
+        return out.masked_fill(blind, float("nan")) if q.shape[2] == 1 and k.shape[2] else out
+
+    m.attention = attention
+
+
+@part("4.3")
+def positions_compared_in_16_bits(m):
+    """Positions become the dtype of q, in which 9001 and 9002 are the same number."""
+    right = m.attention
+    m.attention = lambda q, k, v, *positions: right(q, k, v, *(p.to(q.dtype) for p in positions))
+
+
+@part("4.3")
 def more_key_heads_than_query_heads(m):
     """Two query heads with four key heads are accepted."""
     right = m.attention

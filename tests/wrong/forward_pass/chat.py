@@ -1,5 +1,7 @@
 """4.7 chat_ids."""
 
+import re
+
 from tests.parts import part
 
 
@@ -84,3 +86,56 @@ def role_in_any_case(m):
 def empty_role_is_the_user(m):
     """A role of "" counts as "user"."""
     change_roles(m, lambda role: role or "user")
+
+
+@part("4.7")
+def empty_tuple_fails(m):
+    """Only an empty list is refused with a ValueError."""
+
+    def chat_ids(right, messages, *args):
+        if messages != []:
+            messages[0]
+        return right(messages, *args)
+
+    replace(m, chat_ids)
+
+
+@part("4.7")
+def turns_of_the_user_joined(m):
+    """Two messages of the user in a row become one turn."""
+
+    def chat_ids(right, messages, *args):
+        joined = []
+        for one in messages:
+            if joined and joined[-1]["role"] == one["role"] == "user":
+                one = {**one, "content": joined.pop()["content"] + "\n" + one["content"]}
+            joined.append(one)
+        return right(joined, *args)
+
+    replace(m, chat_ids)
+
+
+@part("4.7")
+def second_system_left_out(m):
+    """A system message right after the first one is left out."""
+
+    def chat_ids(right, messages, *args):
+        systems = [one["role"] for one in messages[:2]] == ["system"] * 2
+        return right([messages[0], *messages[2:]] if systems else messages, *args)
+
+    replace(m, chat_ids)
+
+
+@part("4.7")
+def markers_obeyed_unless_the_user_types_them(m):
+    """Markers in what the system or the assistant has written become ids."""
+
+    def chat_ids(right, messages, encode, special):
+        def encode_trusted(text):
+            pieces = [text] if text.startswith("user\n") else re.split(r"(<\|im_\w+\|>)", text)
+            ids = ([special[p]] if p in special else encode(p) for p in pieces if p)
+            return [i for some in ids for i in some]
+
+        return right(messages, encode_trusted, special)
+
+    replace(m, chat_ids)

@@ -165,16 +165,16 @@ def ids_are_tensors(m):
     change_ids(m, torch.tensor)
 
 
-def written_out(m, room=None, freed_after=BaseException) -> None:
-    """The whole function again, with other room at first, or freed after fewer exceptions."""
+def written_out(m, room=None, kept=lambda error, where: False) -> None:
+    """The whole function again, with other room at first, or the row kept after some errors."""
 
     def generate_greedy(model, prompt, max_new_tokens, end_ids, cache=None, on_token=None):
         limit = m.room_for(model.config, prompt, max_new_tokens, cache)
         ids, done = list(prompt), 0
         if cache is not None:
             cache.reserve(0, len(prompt) + (min(limit, room) if room else limit))
+        reason, where = "length", "prefill"
         try:
-            reason = "length"
             for _ in range(limit):
                 if cache is not None:
                     cache.reserve(0, len(ids))
@@ -184,10 +184,12 @@ def written_out(m, room=None, freed_after=BaseException) -> None:
                     break
                 done = len(ids) if cache is not None else 0
                 ids.append(token)
+                where = "on_token"
                 if on_token is not None:
                     on_token(token)
-        except freed_after:
-            if cache is not None:
+                where = "decode"
+        except BaseException as error:
+            if cache is not None and not kept(error, where):
                 cache.free(0)
             raise
         if cache is not None:
@@ -206,4 +208,65 @@ def room_for_six_at_first(m):
 @part("4.8")
 def kept_after_ctrl_c(m):
     """`except Exception` where it should be `finally`: the row stays reserved after Ctrl-C."""
-    written_out(m, freed_after=Exception)
+    written_out(m, kept=lambda error, where: not isinstance(error, Exception))
+
+
+@part("4.8")
+def kept_after_ctrl_c_in_on_token(m):
+    """`except Exception` around on_token alone: the row stays reserved after Ctrl-C there."""
+    written_out(
+        m, kept=lambda error, where: where == "on_token" and not isinstance(error, Exception)
+    )
+
+
+@part("4.8")
+def kept_after_sys_exit(m):
+    """`except (Exception, KeyboardInterrupt)`: the row stays reserved after sys.exit()."""
+    written_out(m, kept=lambda error, where: isinstance(error, SystemExit))
+
+
+@part("4.8")
+def kept_when_the_prefill_fails(m):
+    """The first forward stands before the `try`."""
+    written_out(m, kept=lambda error, where: where == "prefill")
+
+
+@part("4.8")
+def tokens_kept_by_the_row(m):
+    """The room is given back by hand, and what the row holds stays there."""
+
+    def generate(right, model, prompt, count, end_ids, cache, on_token):
+        if cache is not None:
+            cache.free = lambda row: cache.reserved.__setitem__(row, 0)
+        try:
+            return right(model, prompt, count, end_ids, cache, on_token)
+        finally:
+            if cache is not None:
+                del cache.free
+
+    replace(m, generate)
+
+
+@part("4.8")
+def third_same_id_ends(m):
+    """The same id three times in a row is taken for the end."""
+
+    def generate(right, *args):
+        found = right(*args)
+        for i in range(2, len(found.ids)):
+            if len(set(found.ids[i - 2 : i + 1])) == 1:
+                return m.Generation(found.ids[:i], "stop")
+        return found
+
+    replace(m, generate)
+
+
+@part("4.8")
+def end_ids_of_three_kinds(m):
+    """End ids that are not a list, tuple or set are taken for one id."""
+
+    def generate(right, model, prompt, count, end_ids, *args):
+        known = isinstance(end_ids, list | tuple | set)
+        return right(model, prompt, count, end_ids if known else [end_ids], *args)
+
+    replace(m, generate)

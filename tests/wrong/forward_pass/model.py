@@ -147,3 +147,101 @@ def attend_reaches_into_the_cache(m):
         return right(self, layer, x, positions, rotation, cache, rows)
 
     m.Llama.attend = attend
+
+
+@part("4.6")
+def default_rows_of_the_first_call(m):
+    """Without rows, those of the first call are kept, also for another number of sequences."""
+
+    def forward(right, self, tokens, positions, cache, rows, every_position):
+        if rows is None:
+            self.kept = rows = getattr(self, "kept", torch.arange(len(tokens)))
+        return right(self, tokens, positions, cache, rows, every_position)
+
+    replace_forward(m, forward)
+
+
+@part("4.6")
+def rows_must_be_given(m):
+    """Rows that are left out are -1."""
+    right = m.Llama.forward
+
+    def forward(self, tokens, positions, cache=None, rows=-1, every_position=False):
+        rows = torch.full((len(tokens),), -1) if isinstance(rows, int) else rows
+        return right(self, tokens, positions, cache, rows, every_position)
+
+    m.Llama.forward = forward
+
+
+@part("4.6")
+def padding_counted_at_every_position(m):
+    """With every_position and no cache, padding is taken for tokens."""
+
+    def forward(right, self, tokens, positions, cache, rows, every_position):
+        if every_position and cache is None:
+            tokens = tokens.where(positions >= 0, 0)
+            positions = torch.arange(tokens.shape[1]).expand(tokens.shape)
+        return right(self, tokens, positions, cache, rows, every_position)
+
+    replace_forward(m, forward)
+
+
+@part("4.6")
+def columns_of_the_first_sequence(m):
+    """With every_position, the columns where the first sequence has padding are left out."""
+
+    def forward(right, self, tokens, positions, cache, rows, every_position):
+        logits = right(self, tokens, positions, cache, rows, every_position)
+        return logits[:, positions[0] >= 0] if every_position else logits
+
+    replace_forward(m, forward)
+
+
+def by_hand(m, where) -> None:
+    """Products go past `linear` where(self, tokens, cache, every_position, weight) is true."""
+
+    def forward(right, self, tokens, positions, cache, rows, every_position):
+        kept = self.linear
+
+        def linear(x, weight):
+            here = where(self, tokens, cache, every_position, weight)
+            return x @ weight.T if here else kept(x, weight)
+
+        self.linear = linear
+        try:
+            return right(self, tokens, positions, cache, rows, every_position)
+        finally:
+            self.linear = kept
+
+    replace_forward(m, forward)
+
+
+@part("4.6")
+def head_by_hand_at_every_position(m):
+    """With every_position the head is multiplied without `linear`."""
+    by_hand(m, lambda self, tokens, cache, every, weight: every and weight is self.head)
+
+
+@part("4.6")
+def one_token_by_hand(m):
+    """A single token is multiplied without `linear`."""
+    by_hand(m, lambda self, tokens, cache, every, weight: tokens.shape[1] == 1)
+
+
+@part("4.6")
+def by_hand_with_a_cache(m):
+    """With a cache nothing goes through `linear`."""
+    by_hand(m, lambda self, tokens, cache, every, weight: cache is not None)
+
+
+@part("4.6")
+def head_on_all_with_a_cache(m):
+    """In a prefill all positions go through the head."""
+
+    def forward(right, self, tokens, positions, cache, rows, every_position):
+        if cache is None or every_position:
+            return right(self, tokens, positions, cache, rows, every_position)
+        logits = right(self, tokens, positions, cache, rows, True)
+        return logits[torch.arange(len(logits)), m._last_real_column(positions)]
+
+    replace_forward(m, forward)

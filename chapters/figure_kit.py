@@ -1,6 +1,7 @@
-"""Pieces of a diagram, each a string of SVG: boxes, arrows, words."""
+"""What the chapters' make_figures.py draw with: pieces of a diagram, each a string of SVG."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 INK, GREY, LINE, PAPER = "#1a1a1a", "#595959", "#8c8c8c", "#ffffff"
 BLUE, ORANGE, GREEN, PINK = "#0072B2", "#D55E00", "#009E73", "#CC79A7"  # Okabe and Ito's colours
@@ -83,3 +84,17 @@ def plus(x: float, y: float) -> str:
     """The sign where a branch joins the stream."""
     ring = f"<circle cx='{x:g}' cy='{y:g}' r='11' fill='{PAPER}' stroke='{GREY}'/>"
     return ring + label(x, y + 5, "+", 16, weight="bold")
+
+
+def save(drawings: Mapping[str, str], folder: Path) -> None:
+    """Write each drawing to `folder/NAME.svg`, whole or not at all."""
+    for name, drawing in drawings.items():
+        replace(folder / f"{name}.svg", drawing)
+        print(f"wrote {name}.svg")
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a text file aside, then put it in place."""
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text, encoding="utf-8", newline="\n")
+    partial.replace(path)

@@ -1,0 +1,147 @@
+"""Chapter 01's live objects: clocks and calls, driven beside the code under test."""
+
+import sys
+import tempfile
+import tracemalloc
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Stopwatch:
+    """A clock that only the timed call moves, and a log of what happened in which order."""
+
+    def __init__(self, seconds: list[float]):
+        self.now, self.seconds, self.log = 1000.0, list(seconds), []
+
+    def clock(self) -> float:
+        self.log.append("clock")
+        return self.now
+
+    def call(self) -> str:
+        self.log.append("call")
+        self.now += self.seconds.pop(0)
+        return "dropped"
+
+
+def time_with(module, seconds: list[float], **counts) -> dict:
+    """The runs of time_call on a call that takes these seconds, and the log."""
+    watch = Stopwatch(seconds)
+    timing = module.time_call(watch.call, watch.clock, **counts)
+    return {"runs": list(timing.runs), "tuple": isinstance(timing.runs, tuple), "log": watch.log}
+
+
+def time_with_counts(module, seconds: list, warmup: int, repeats: int) -> dict:
+    return time_with(module, seconds, warmup=warmup, repeats=repeats)
+
+
+def time_by_default(module, seconds: list) -> dict:
+    return time_with(module, seconds)
+
+
+def quoted(module, runs: list) -> dict:
+    """What a Timing of these runs says of them."""
+    timing = module.Timing(tuple(runs))
+    return {"median": timing.median, "spread": timing.spread, "runs": list(timing.runs)}
+
+
+def calls_before_the_error(module, name: str, *numbers) -> list:
+    """What was called before a function refused its numbers: nothing, if all is well."""
+    watch = Stopwatch([1.0] * 50)
+    try:
+        if name == "time_call":
+            module.time_call(watch.call, watch.clock, *numbers)
+        else:
+            module.bandwidth(watch.call, numbers[0], watch.clock)
+    except ValueError as error:
+        return [str(error), *watch.log]
+    return ["no error", *watch.log]
+
+
+def error_in_the_call(module) -> str:
+    """The exception that the timed call raises, as it comes out."""
+
+    def call():
+        raise KeyError("from the call")
+
+    try:
+        module.time_call(call, lambda: 0.0)
+    except KeyError as error:
+        return str(error)
+    return "nothing came out"
+
+
+def bandwidth_with(module, seconds: list, nbytes: int, warmup: int, repeats: int) -> dict:
+    """bandwidth of a transfer that takes these seconds, and how often it was called."""
+    watch = Stopwatch(seconds)
+    value = module.bandwidth(watch.call, nbytes, watch.clock, warmup=warmup, repeats=repeats)
+    return {"value": value, "calls": watch.log.count("call")}
+
+
+def read_with(module, size: int, chunk: int) -> dict:
+    """read_through of a file of `size` bytes, and the most memory that it took."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        path.write_bytes(b"\0" * size)
+        module.read_through(path, chunk)  # what is loaded once is not counted
+        total, peak = _peak(lambda: module.read_through(str(path), chunk))
+    return {"total": total, "peak": peak}
+
+
+def hash_with(module, size: int, chunk: int) -> dict:
+    """sha256_file of a file of zeros, and the most memory that it took."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        path.write_bytes(b"\0" * size)
+        module.sha256_file(path, chunk)
+        digest, peak = _peak(lambda: module.sha256_file(str(path), chunk))
+    return {"digest": digest, "peak": peak}
+
+
+def manifest_with(module, folder: str, files: dict) -> dict:
+    """check_manifest: its lines or its error, the files that were opened, the bytes told of."""
+    told, found = [], {}
+    with _watched_opens(Path(folder)) as opened:
+        try:
+            found["lines"] = module.check_manifest(folder, files, progress=told.append)
+        except ValueError:
+            found["lines"] = "ValueError"
+    return {**found, "opened": sorted(set(opened)), "told": sum(told)}
+
+
+def hash_told(module, size: int, chunk: int) -> list:
+    """What the progress of sha256_file is told of a file."""
+    told = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        path.write_bytes(b"\0" * size)
+        module.sha256_file(path, chunk, told.append)
+    return told
+
+
+@contextmanager
+def _watched_opens(folder: Path):
+    """The names of the files in a folder that are opened, in whatever way."""
+    opened, watching = [], True
+
+    def hook(event: str, args: tuple) -> None:
+        if watching and event == "open" and isinstance(args[0], str | Path):
+            path = Path(args[0])
+            if path.is_relative_to(folder):
+                opened.append(path.relative_to(folder).as_posix())
+
+    sys.addaudithook(hook)  # cannot be taken away again, only told to look away
+    try:
+        yield opened
+    finally:
+        watching = False
+
+
+def _peak(call):
+    """What a call returns, and the most bytes that Python had allocated meanwhile."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        value = call()
+        return value, tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()

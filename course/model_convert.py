@@ -11,10 +11,11 @@ import numpy as np
 from tqdm import tqdm
 
 from course.model_fetch import GGUF_SHA256, PACKAGE, check_licence
-from course.model_files import ModelError, sha256, write_json, write_manifest
+from course.model_files import ModelError, write_json, write_manifest
 from course.model_tokenizer import listed, tokenizer_config, tokenizer_json
 from solutions.config import count, positive
 from solutions.gguf import GGUF, hf_name, hf_tensors, read_gguf
+from solutions.integrity import sha256_file
 
 WEIGHTS = "model.safetensors"
 
@@ -58,7 +59,7 @@ def float32_bytes(gguf: Path) -> int:
 def _write(file: GGUF, folder: Path, about: dict) -> None:
     """All files of the checkpoint; the manifest, which says that they are whole, comes last."""
     _write_texts(file, folder)
-    hashes = {path.name: sha256(path) for path in folder.iterdir()}
+    hashes = {path.name: sha256_file(path) for path in folder.iterdir()}
     hashes[WEIGHTS] = write_weights(file, folder / WEIGHTS)
     versions = {"python": platform.python_version(), "numpy": np.__version__}
     write_manifest(folder, about | {"versions": versions}, hashes)

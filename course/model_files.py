@@ -1,11 +1,12 @@
 """Model folders that are whole or not there: hashes, manifests, renames; standard library only."""
 
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from solutions.integrity import check_manifest
 
 MANIFEST = "manifest.json"
 FORMAT = 1  # raise it when the converter's output changes, and every folder is made again
@@ -14,17 +15,6 @@ CHUNK = 1 << 20
 
 class ModelError(Exception):
     """Something the user can act on; the text is one sentence with what to do next."""
-
-
-def sha256(path: Path, progress: Callable[[int], object] | None = None) -> str:
-    """The SHA-256 of a file, in hexadecimal. `progress` is told of each chunk's bytes."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-            if progress:
-                progress(len(chunk))
-    return digest.hexdigest()
 
 
 def write_json(path: Path, value: object) -> None:
@@ -116,12 +106,14 @@ def _size(path: Path) -> int:
 
 
 def verify(folder: Path, progress: Callable[[int], object] | None = None) -> str | None:
-    """Like `is_complete`, but compares the SHA-256 of every byte."""
+    """Like `is_complete`, but compares the SHA-256 of every byte, and names what is not listed."""
     if reason := is_complete(folder):
         return reason
-    files = read_manifest(folder)["files"]
-    changed = [n for n, entry in files.items() if sha256(folder / n, progress) != entry["sha256"]]
-    return f"changed since it was made: {', '.join(changed)}" if changed else None
+    try:
+        lines = check_manifest(folder, read_manifest(folder)["files"], [MANIFEST], progress)
+    except ValueError as problem:
+        return str(problem)
+    return f"not what its manifest says ({', '.join(lines)})" if lines else None
 
 
 def require_room(folder: Path, needed: int) -> None:

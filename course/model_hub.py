@@ -5,8 +5,9 @@ import shutil
 from pathlib import Path
 
 from course.model_fetch import AGAIN, check_licence
-from course.model_files import ModelError, sha256, write_manifest
+from course.model_files import ModelError, write_manifest
 from course.model_local import write_template
+from solutions.integrity import sha256_file
 
 REPOSITORY = "HuggingFaceTB/SmolLM2-135M-Instruct"
 REVISION = "12fd25f77366fa6b3b4b768ec3050bf629380bac"
@@ -30,7 +31,7 @@ def fetch_hub(partial: Path, downloads: Path, revision: str = REVISION) -> None:
     """
     _download(downloads, revision)
     licence = check_licence(_card_licence(downloads / CARD), REPOSITORY)
-    hashes = {name: sha256(downloads / name) for name in FILES if (downloads / name).is_file()}
+    hashes = {name: sha256_file(downloads / name) for name in FILES if (downloads / name).is_file()}
     if revision == REVISION:
         _compare(hashes, downloads)
     for name in hashes:

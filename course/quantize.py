@@ -25,11 +25,11 @@ from course.model_files import (
     is_complete,
     read_manifest,
     require_room,
-    sha256,
     whole_or_nothing,
     write_manifest,
 )
 from course.model_local import copy_texts
+from solutions.integrity import sha256_file
 from solutions.loader import read_config, read_safetensors, stored_tensors, weight_files
 from solutions.quantize import GROUP_BITS
 from solutions.quantized import Format
@@ -154,7 +154,7 @@ def _make(source: Path, folder: Path, format: Format, about: dict) -> None:
     before = psutil.Process().memory_info().rss
     with whole_or_nothing(folder) as partial:
         peak = _write(stored, format, partial / QUANTIZED)
-        hashes = copy_texts(source, partial) | {QUANTIZED: sha256(partial / QUANTIZED)}
+        hashes = copy_texts(source, partial) | {QUANTIZED: sha256_file(partial / QUANTIZED)}
         write_manifest(partial, about, hashes)
     made = (folder / QUANTIZED).stat().st_size
     print(

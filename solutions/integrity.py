@@ -116,10 +116,8 @@ def check_licence(licence: str, allowed: Iterable[str]) -> str:
     for choice in choices:
         if _words(licence) and _words(licence) == _words(choice):
             return choice
-    raise ValueError(
-        f"{licence if _words(licence) else 'no licence'} is not on the list of allowed licences: "
-        f"{', '.join(choices)}"
-    )
+    named = repr(licence) if _words(licence) else "no licence"
+    raise ValueError(f"{named} is not on the list of allowed licences: {', '.join(choices)}")
 
 
 def _words(licence: str) -> list[str]:

@@ -50,6 +50,7 @@ def make_clone(root: Path) -> Path:
     (root / "course").mkdir(parents=True)
     for name in SET_UP_CODE:
         shutil.copy(ROOT / "course" / f"{name}.py", root / "course")
+    shutil.copytree(ROOT / "solutions", root / "solutions", ignore=shutil.ignore_patterns("__*__"))
     (root / "course" / "cli.py").write_text(CLI, encoding="utf-8")
     wheel = make_wheel(root, "standin", {"torch", *STAND_INS})
     (root / "requirements.txt").write_text(f"--no-index\n./{wheel}\n", encoding="utf-8")

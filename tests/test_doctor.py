@@ -46,6 +46,8 @@ def test_before_the_set_up_it_answers_and_installs_nothing(tmp_path):
     (root / "course").mkdir(parents=True)
     for source in (paths.ROOT / "course").glob("*.py"):
         shutil.copy(source, root / "course")
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(paths.ROOT / "solutions", root / "solutions", ignore=ignored)
     shutil.copy(paths.ROOT / "requirements.txt", root)
     before = sorted(root.iterdir())
     kept = {k: v for k, v in os.environ.items() if not k.startswith("COURSE_")}
@@ -62,6 +64,8 @@ def test_before_the_set_up_it_answers_and_installs_nothing(tmp_path):
     assert "is not there yet" in done.stdout
     assert "torch        not installed (the course uses 2.13.0)" in done.stdout
     assert "`make start`" in done.stdout
+    assert "GB/s" in done.stdout
+    assert "GPU driver" in done.stdout
     assert sorted(root.iterdir()) == before
 
 
@@ -100,9 +104,90 @@ def test_too_little_memory_is_a_problem(monkeypatch):
 
     monkeypatch.setattr(psutil, "virtual_memory", with_available(10**9))
     assert doctor.memory().value == "8.0 GB, 1.0 GB available"
+    assert "loading needs 1.08 GB of RAM, twice the file" in doctor.memory().fix
+    assert "weights and cache need 0.92 GB" in doctor.memory().fix
     assert "close other programs" in doctor.memory().fix
-    monkeypatch.setattr(psutil, "virtual_memory", with_available(4 * 10**9))
+    monkeypatch.setattr(psutil, "virtual_memory", with_available(2_140_000_000))
+    assert "loading" not in doctor.memory().fix  # 1.14 GB beside other programs, and 80 % of that
+    assert "weights and cache need 0.92 GB" in doctor.memory().fix
+    monkeypatch.setattr(psutil, "virtual_memory", with_available(2_150_000_000))
     assert doctor.memory().fix == ""
+    assert "the model fits with all its 8,192 tokens" in doctor.memory().value
+
+
+def test_the_plan_is_for_the_model_that_is_fetched():
+    assert doctor.weight_bytes(doctor.SIZES) == 4 * 134_515_008  # as it is published
+
+
+def test_the_memory_is_measured_and_the_speed_predicted(monkeypatch):
+    read = []
+
+    def measured(transfer, nbytes):
+        read.append((transfer(), nbytes))
+        return 16e9
+
+    monkeypatch.setattr(doctor, "bandwidth", measured)
+    monkeypatch.setattr(doctor, "BLOCK", 1000)
+    expected = "one core reads 16.0 GB/s: 30 tokens/s from the model in float32"
+    assert doctor.memory_speed() == ("memory speed", expected, "")
+    assert read == [(-1, 1000)]  # nothing found: every byte was read
+
+
+@pytest.mark.parametrize("problem", [MemoryError(), ValueError("too few bytes")])
+def test_a_memory_that_cannot_be_measured_is_no_crash(monkeypatch, problem):
+    def fail(transfer, nbytes):
+        raise problem
+
+    monkeypatch.setattr(doctor, "bandwidth", fail)
+    found = doctor.memory_speed()
+    assert "not measured" in found.value
+    assert found.fix == ""
+
+
+TABLE = """
+| NVIDIA-SMI 535.86.10    Driver Version: 535.86.10    CUDA Version: {cuda} |
+|   0  Tesla T4            Off  | 00000000:00:04.0 Off |                    0 |
+| N/A   44C    P8     9W /  70W |    105MiB / 15360MiB |      0%      Default |
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (
+            TABLE.format(cuda="12.8"),
+            "535.86.10, CUDA 12.8; torch's build for CUDA 12.6 would use it; Tesla T4 (16.1 GB)",
+        ),
+        (TABLE.format(cuda="12.2"), "available are 12.6, 12.9, 13.0, 13.2"),
+        (TABLE.format(cuda="N/A"), "535.86.10, CUDA unknown; Tesla T4 (16.1 GB)"),
+        (
+            TABLE.format(cuda="13.1").replace("15360MiB", "ERR!"),
+            "for CUDA 13.0 would use it; Tesla",
+        ),
+        ("No devices were found", "there, CUDA unknown; no GPU"),
+        ("NVIDIA-SMI has failed because", "it says: NVIDIA-SMI has failed because; the course"),
+        ("", "it says: nothing; the course needs no GPU"),
+    ],
+)
+def test_the_driver_is_read_and_never_a_problem(monkeypatch, said, expected):
+    done = SimpleNamespace(stdout=b"", stderr=said.encode())
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(doctor.subprocess, "run", lambda *args, **kwargs: done)
+    found = doctor.driver()
+    assert expected in found.value
+    assert found.fix == ""
+
+
+@pytest.mark.parametrize("error", [OSError("exec format"), subprocess.TimeoutExpired("it", 20)])
+def test_a_driver_that_does_not_answer_is_no_crash(monkeypatch, error):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(doctor.subprocess, "run", fail)
+    assert "the course needs no GPU" in doctor.driver().value
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
+    assert doctor.driver().value == "no nvidia-smi here; the course needs no GPU"
 
 
 def test_a_torch_that_does_not_load_is_a_problem_not_a_crash(monkeypatch):

@@ -304,7 +304,9 @@ def test_verify_reads_every_byte(serve, capsys):
     weights.write_bytes(data)
     assert model.main([]) == 0
     capsys.readouterr()
-    assert "model.safetensors" in refused(capsys, "--verify")
+    assert "changed: model.safetensors" in refused(capsys, "--verify")
+    (paths.MODEL / "surprise.py").write_text("print('hello')", encoding="utf-8")
+    assert "changed: model.safetensors, unlisted: surprise.py" in refused(capsys, "--verify")
 
 
 def test_model_can_be_imported_with_the_standard_library_alone():
@@ -312,7 +314,7 @@ def test_model_can_be_imported_with_the_standard_library_alone():
     code = (
         "import sys; before = set(sys.modules); import course.model;"
         "new = {m.split('.')[0] for m in set(sys.modules) - before};"
-        "print(sorted(new - sys.stdlib_module_names - {'course'}))"
+        "print(sorted(new - sys.stdlib_module_names - {'course', 'solutions'}))"
     )
     command = [os.sys.executable, "-c", code]
     answer = subprocess.run(command, cwd=paths.ROOT, capture_output=True, text=True, check=True)

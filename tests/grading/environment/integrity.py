@@ -1,11 +1,12 @@
 """1.8 sha256_file, check_manifest, check_licence. Hashes are published ones, or hashlib's."""
 
 import hashlib
-import tempfile
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
 from course.cases import Wrong, case, expect_equal, expect_raises
+from tests.grading.loader.files import new_folder
 
 # NIST's examples for SHA-256: the empty message, and "abc".
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -14,21 +15,24 @@ ALLOWED = ["Apache-2.0", "MIT", "BSD-3-Clause", "LGPL-2.1"]
 
 
 @contextmanager
-def folder_of(files: dict[str, bytes]):
+def folder_of(rng, files: dict[str, bytes]):
     """A folder with these files in it, and what a manifest says of them, without sizes."""
-    with tempfile.TemporaryDirectory() as folder:
+    folder = new_folder(rng)
+    try:
         for name, data in files.items():
-            path = Path(folder, name)
+            path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         digests = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-        yield folder, {name: {"sha256": digest} for name, digest in digests.items()}
+        yield str(folder), {name: {"sha256": digest} for name, digest in digests.items()}
+    finally:
+        shutil.rmtree(folder)
 
 
 @case("1.8")
 def hash_of_published_messages(learner, rng):
     """The empty file and "abc" have the hashes that NIST publishes."""
-    with folder_of({"empty": b"", "abc": b"abc"}) as (folder, _):
+    with folder_of(rng, {"empty": b"", "abc": b"abc"}) as (folder, _):
         expect_equal(learner.sha256_file(f"{folder}/empty"), EMPTY)
         expect_equal(learner.sha256_file(f"{folder}/abc"), ABC)
 
@@ -37,7 +41,7 @@ def hash_of_published_messages(learner, rng):
 def hash_in_chunks(learner, rng):
     """The hash does not depend on the chunk, whether or not it divides the file."""
     data = rng.randbytes(rng.randrange(5000, 9000))
-    with folder_of({"data": data}) as (folder, hashes):
+    with folder_of(rng, {"data": data}) as (folder, hashes):
         for chunk in (7, 64, 4096, len(data), 10**6):
             got = learner.sha256_file(f"{folder}/data", chunk)
             expect_equal(got, hashes["data"]["sha256"], f"the hash in chunks of {chunk}")
@@ -52,15 +56,15 @@ def hash_in_little_memory(learner, rng):
     """The memory needed is about one chunk, whatever the size of the file."""
     found = learner.scenario("hash_with", 8_000_000, 100_000)
     expect_equal(found["digest"], hashlib.sha256(bytes(8_000_000)).hexdigest(), "the hash")
-    if found["peak"] > 250_000:
-        raise Wrong(f"a file hashed in chunks of 100000 bytes took {found['peak']} bytes of memory")
+    if found["chunks"] > 4:  # some ways of reading hold two pieces and a buffer of their own
+        raise Wrong(f"hashing a file of 80 chunks took the memory of {found['chunks']}")
 
 
 @case("1.8")
 def manifest_that_holds(learner, rng):
     """Nothing to report: also with upper-case digits, folders, and the manifest itself there."""
     files = {"a.json": b"1", "deep/er/b.bin": rng.randbytes(50), "c": b""}
-    with folder_of({**files, "manifest.json": b"{}"}) as (folder, hashes):
+    with folder_of(rng, {**files, "manifest.json": b"{}"}) as (folder, hashes):
         del hashes["manifest.json"]
         expect_equal(learner.check_manifest(folder, hashes), [])
         upper = {k: {"sha256": v["sha256"].upper()} for k, v in hashes.items()}
@@ -73,7 +77,7 @@ def manifest_that_holds(learner, rng):
 def manifest_reports_everything(learner, rng):
     """Missing, changed and unlisted files are all in one sorted report."""
     files = {"a": b"1", "b": b"2", "deep/c": b"3", "d": b"4", "extra": b"5", "deep/extra": b"6"}
-    with folder_of(files) as (folder, hashes):
+    with folder_of(rng, files) as (folder, hashes):
         listed = {k: v for k, v in hashes.items() if "extra" not in k}
         listed |= {"gone": {"sha256": EMPTY}, "deep/gone": {"sha256": ABC}}
         Path(folder, "b").write_bytes(b"3")
@@ -86,7 +90,7 @@ def manifest_reports_everything(learner, rng):
 @case("1.8")
 def manifest_ignores_names(learner, rng):
     """What is to be ignored is not looked at: neither missing nor changed nor unlisted."""
-    with folder_of({"a": b"1", "notes": b"2", "manifest.json": b"3"}) as (folder, hashes):
+    with folder_of(rng, {"a": b"1", "notes": b"2", "manifest.json": b"3"}) as (folder, hashes):
         listed = {"a": hashes["a"], "notes": {"sha256": ABC}, "gone": {"sha256": ABC}}
         expected = ["unlisted: manifest.json"]
         expect_equal(learner.check_manifest(folder, listed, ["notes", "gone"]), expected)
@@ -95,7 +99,7 @@ def manifest_ignores_names(learner, rng):
 @case("1.8")
 def manifest_with_a_folder_for_a_file(learner, rng):
     """A folder where a file should be has changed; empty folders alone are no difference."""
-    with folder_of({"a": b"1"}) as (folder, hashes):
+    with folder_of(rng, {"a": b"1"}) as (folder, hashes):
         Path(folder, "b").mkdir()
         expect_equal(learner.check_manifest(folder, hashes), [])
         expect_equal(
@@ -106,7 +110,7 @@ def manifest_with_a_folder_for_a_file(learner, rng):
 @case("1.8")
 def manifest_that_leads_out(learner, rng):
     """Names that leave the folder are refused, on every system: before anything is read."""
-    with folder_of({"a": b"1"}) as (folder, hashes):
+    with folder_of(rng, {"a": b"1"}) as (folder, hashes):
         for name in ("../a", "x/../../a", "/etc/passwd", "..\\a", "C:/a", "x/..", ""):
             with expect_raises("ValueError", naming=[] if "\\" in name else [name]):
                 learner.check_manifest(folder, {**hashes, name: {"sha256": ABC}})
@@ -122,7 +126,7 @@ def manifest_that_leads_out(learner, rng):
 def manifest_with_sizes(learner, rng):
     """A file of another size has changed, and is not opened; the others are."""
     files = {name: rng.randbytes(rng.randrange(20, 90)) for name in ("a", "deep/b", "c", "d")}
-    with folder_of(files) as (folder, hashes):
+    with folder_of(rng, files) as (folder, hashes):
         listed = {k: {**v, "bytes": len(files[k])} for k, v in hashes.items()}
         Path(folder, "deep/b").write_bytes(files["deep/b"] + b"1")
         Path(folder, "c").write_bytes(bytes(255 - byte for byte in files["c"]))
@@ -140,7 +144,7 @@ def progress_adds_up(learner, rng):
     if max(told) > 1000:
         raise Wrong(f"progress was told of {max(told)} bytes at once, in chunks of 1000")
     files = {"a": rng.randbytes(size), "deep/b": b"1" * 500, "extra": b"2" * 77}
-    with folder_of(files) as (folder, hashes):
+    with folder_of(rng, files) as (folder, hashes):
         del hashes["extra"]
         found = learner.scenario("manifest_with", folder, hashes)
         expect_equal(found["told"], size + 500, "all that check_manifest told progress")
@@ -171,6 +175,6 @@ def licence_that_is_another(learner, rng):
     for other in (*others, "2.0 Apache"):
         with expect_raises("ValueError", naming=[other, *ALLOWED]):
             learner.check_licence(other, ALLOWED)
-    for empty in ("", "  ", "License"):
-        with expect_raises("ValueError", naming=["no licence" if not empty.strip() else empty]):
+    for empty in ("", "  ", "The License", " - "):
+        with expect_raises("ValueError", naming=["no licence", *ALLOWED]):
             learner.check_licence(empty, ALLOWED)

@@ -1,10 +1,9 @@
 """1.2 time_call and 1.3 bandwidth, read_through: by a clock that only the timed call moves."""
 
 import statistics
-import tempfile
-from pathlib import Path
 
 from course.cases import Wrong, case, expect_equal, expect_raises
+from tests.grading.loader.files import new_folder
 
 
 def close(got, expected: float, what: str) -> None:
@@ -128,18 +127,17 @@ def reading_in_one_buffer(learner, rng):
     """The memory needed is about one chunk, whatever the size of the file."""
     found = learner.scenario("read_with", 8_000_000, 100_000)
     expect_equal(found["total"], 8_000_000, "bytes read")
-    if found["peak"] > 190_000:
-        raise Wrong(f"a file read in chunks of 100000 bytes took {found['peak']} bytes of memory")
+    if found["chunks"] > 4:  # some ways of reading hold two pieces and a buffer of their own
+        raise Wrong(f"reading a file of 80 chunks took the memory of {found['chunks']}")
 
 
 @case("1.3")
 def reading_refuses(learner, rng):
     """A chunk under 1 is a ValueError; a file that is not there stays a FileNotFoundError."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "file")
-        path.write_bytes(b"12345")
-        for chunk in (0, -1):
-            with expect_raises("ValueError"):
-                learner.read_through(str(path), chunk)
-        with expect_raises("FileNotFoundError"):
-            learner.read_through(str(path) + ".no")
+    path = new_folder(rng) / "file"
+    path.write_bytes(b"12345")
+    for chunk in (0, -1):
+        with expect_raises("ValueError"):
+            learner.read_through(str(path), chunk)
+    with expect_raises("FileNotFoundError"):
+        learner.read_through(f"{path}.no")

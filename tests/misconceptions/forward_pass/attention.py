@@ -132,8 +132,8 @@ def nan_where_nothing_is_visible(q, k, v, q_positions, k_positions):
 
 @misconception("4.3", "attention")
 def average_where_nothing_is_visible(q, k, v, q_positions, k_positions):
-    """You hide keys with a large negative score, so a query that may see nothing spreads evenly
-    over all the hidden ones. It should get zeros.
+    """A query that may see nothing spreads evenly over all the hidden keys, as it does when they
+    are hidden by a large negative score, or when NaN is replaced too late. It should get zeros.
     """
     if q.shape[1] % k.shape[1]:
         raise ValueError("heads")

@@ -286,8 +286,8 @@ def row_not_freed(model, prompt, max_new_tokens, end_ids, cache=None, on_token=N
 def freed_only_when_all_goes_well(
     model, prompt, max_new_tokens, end_ids, cache=None, on_token=None
 ):
-    """You free the row at the end, but not when the model or on_token raises. A reader who goes
-    away would cost you a row for ever: free it in a finally.
+    """You free the row at the end, but not whenever the model or on_token raises. A reader who goes
+    away would cost you a row for ever: free it in a finally, with the first forward inside.
     """
     limit = room_for(model.config, prompt, max_new_tokens, cache)
     ids, done, reason = list(prompt), 0, "length"

@@ -244,8 +244,8 @@ def rows_ignored(self, tokens, positions, cache=None, rows=None, every_position=
 
 @misconception("4.6", "Llama.forward")
 def inputs_not_checked(self, tokens, positions, cache=None, rows=None, every_position=False):
-    """You do not call check_inputs, so bad input fails somewhere inside a layer, when the cache has
-    already been written. Call it first.
+    """You do not call check_inputs, or not in every case, so bad input fails somewhere inside a
+    layer, with a cache when it has already been written. Call it first.
     """
     rows = torch.arange(len(tokens)) if rows is None else rows
     rotation = rope_tables(positions, self.config.head_dim, self.config.rope_theta)

@@ -37,17 +37,18 @@ def mean_clamped(m):
 
 
 def means(m, mean) -> None:
-    """mean(x) [..., 1] takes the place of the mean of the squares."""
+    """mean(x) [..., 1] takes the place of the mean of the squares; its dtype is computed in."""
 
     def rms_norm(x, weight, eps):
-        return (x.float() * torch.rsqrt(mean(x).float() + eps)).to(x.dtype) * weight
+        scale = torch.rsqrt(mean(x) + eps)
+        return (x.to(scale.dtype) * scale).to(x.dtype) * weight
 
     m.rms_norm = rms_norm
 
 
 @part("4.1")
 def mean_in_bfloat16(m):
-    """Only float16 is widened: in bfloat16 each square and the mean are rounded to 8 bits."""
+    """Only float16 is widened: in bfloat16 squares, mean and root are rounded to 8 bits."""
 
     def mean(x):
         wide = x if x.dtype == torch.bfloat16 else x.float()

@@ -1,0 +1,16 @@
+"""Run the experiments of the chapter's notebook and put what they print and draw into the README.
+
+    python chapters/01_environment/figures/measure.py            print, change nothing
+    python chapters/01_environment/figures/measure.py --write    also figures/*.svg and README.md
+
+Run it while the machine does nothing else.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from measure_kit import main
+
+if __name__ == "__main__":
+    main(1)

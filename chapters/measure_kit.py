@@ -11,6 +11,7 @@ import platform
 import re
 import sys
 import types
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from datetime import date
 from pathlib import Path
@@ -28,11 +29,12 @@ ROOT = Path(__file__).resolve().parents[1]
 SKIP = ("# include:", "from course.notebook", "check(", "progress(")
 
 
-def main(number: int) -> None:
+def main(number: int, more: Callable[[], dict[str, str]] = dict) -> None:
     """Run every experiment of a chapter in order, print the results, write them when asked to.
 
     Args:
         number: the chapter's.
+        more: gives further results by name, those that no cell of the notebook prints.
     """
     parser = argparse.ArgumentParser(description=f"Run the experiments of chapter {number:02d}.")
     parser.add_argument("--write", action="store_true", help="replace figures and README blocks")
@@ -43,7 +45,7 @@ def main(number: int) -> None:
     chapter = find_chapter(number)
     plt.rcParams.update({"svg.hashsalt": f"{number:02d}", "svg.fonttype": "path"})
     figures = chapter.folder / "figures" if write else None
-    results = {"the machine": machine()} | run(chapter, figures)
+    results = {"the machine": machine()} | run(chapter, figures) | more()
     for name, printed in results.items():
         print(f"--- {name}\n{printed}")
     if write:

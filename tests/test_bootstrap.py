@@ -19,7 +19,10 @@ import pytest
 from course import bootstrap, chores, install
 from course.paths import ROOT
 
-SET_UP_CODE = ("__init__", "__main__", "bootstrap", "install", "chores", "doctor", "lock", "paths")
+SET_UP_CODE = (
+    *("__init__", "__main__", "bootstrap", "install", "chores", "doctor", "machine", "lock"),
+    "paths",
+)
 CLI = "import sys\ndef main(argv):\n    print('RAN', sys.prefix, argv)\n    return 7\n"
 STAND_INS = {
     "ipykernel",

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from course import bootstrap, doctor, model, paths
+from course import bootstrap, doctor, machine, model, paths
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def test_too_little_memory_is_a_problem(monkeypatch):
 
 
 def test_the_plan_is_for_the_model_that_is_fetched():
-    assert doctor.weight_bytes(doctor.SIZES) == 4 * 134_515_008  # as it is published
+    assert machine.weight_bytes(machine.SIZES) == 4 * 134_515_008  # as it is published
 
 
 def test_the_memory_is_measured_and_the_speed_predicted(monkeypatch):
@@ -126,10 +126,10 @@ def test_the_memory_is_measured_and_the_speed_predicted(monkeypatch):
         read.append((transfer(), nbytes))
         return 16e9
 
-    monkeypatch.setattr(doctor, "bandwidth", measured)
-    monkeypatch.setattr(doctor, "BLOCK", 1000)
+    monkeypatch.setattr(machine, "bandwidth", measured)
+    monkeypatch.setattr(machine, "BLOCK", 1000)
     expected = "one core reads 16.0 GB/s: 30 tokens/s from the model in float32"
-    assert doctor.memory_speed() == ("memory speed", expected, "")
+    assert machine.memory_speed() == ("memory speed", expected, "")
     assert read == [(-1, 1000)]  # nothing found: every byte was read
 
 
@@ -138,8 +138,8 @@ def test_a_memory_that_cannot_be_measured_is_no_crash(monkeypatch, problem):
     def fail(transfer, nbytes):
         raise problem
 
-    monkeypatch.setattr(doctor, "bandwidth", fail)
-    found = doctor.memory_speed()
+    monkeypatch.setattr(machine, "bandwidth", fail)
+    found = machine.memory_speed()
     assert "not measured" in found.value
     assert found.fix == ""
 
@@ -171,9 +171,9 @@ TABLE = """
 )
 def test_the_driver_is_read_and_never_a_problem(monkeypatch, said, expected):
     done = SimpleNamespace(stdout=b"", stderr=said.encode())
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/bin/{name}")
-    monkeypatch.setattr(doctor.subprocess, "run", lambda *args, **kwargs: done)
-    found = doctor.driver()
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(machine.subprocess, "run", lambda *args, **kwargs: done)
+    found = machine.driver()
     assert expected in found.value
     assert found.fix == ""
 
@@ -183,11 +183,11 @@ def test_a_driver_that_does_not_answer_is_no_crash(monkeypatch, error):
     def fail(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/bin/{name}")
-    monkeypatch.setattr(doctor.subprocess, "run", fail)
-    assert "the course needs no GPU" in doctor.driver().value
-    monkeypatch.setattr(doctor.shutil, "which", lambda name: None)
-    assert doctor.driver().value == "no nvidia-smi here; the course needs no GPU"
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(machine.subprocess, "run", fail)
+    assert "the course needs no GPU" in machine.driver().value
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert machine.driver().value == "no nvidia-smi here; the course needs no GPU"
 
 
 def test_a_torch_that_does_not_load_is_a_problem_not_a_crash(monkeypatch):
@@ -228,3 +228,29 @@ def test_help_is_printed_and_nothing_examined(capsys):
         doctor.main(["--help"])
     assert ended.value.code == 0
     assert "Changes nothing" in capsys.readouterr().out
+
+
+def test_the_disk_is_read_once_and_not_from_memory(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "GGUF", tmp_path / "model.gguf")
+    assert machine.disk_speed().value == "measured once the model is there"
+    paths.GGUF.write_bytes(bytes(2_000_000))
+    asked, forgotten = [], []
+
+    def measured(transfer, nbytes, **counts):
+        asked.append((transfer(), nbytes, counts))
+        return 1.5e9
+
+    monkeypatch.setattr(machine, "bandwidth", measured)
+    monkeypatch.setattr(machine, "_forget", lambda path: forgotten.append(path) or True)
+    assert machine.disk_speed() == ("disk speed", "reads 1.50 GB/s (2 MB)", "")
+    assert asked == [(2_000_000, 2_000_000, {"warmup": 0, "repeats": 1})]
+    assert forgotten == [paths.GGUF]
+    monkeypatch.setattr(machine, "_forget", lambda path: False)
+    assert "perhaps from the page cache" in machine.disk_speed().value
+
+
+def test_a_disk_that_cannot_be_read_is_no_crash(monkeypatch, tmp_path):
+    monkeypatch.setattr(paths, "GGUF", tmp_path / "model.gguf")
+    paths.GGUF.touch()
+    assert machine.disk_speed().value.startswith("not measured: ")  # an empty file has no speed
+    assert machine.disk_speed().fix == ""

@@ -186,7 +186,7 @@ plt.show()
 # Bandwidth is bytes over seconds. The two that matter here: from memory to the processor, for every
 # token; and from disk to memory, once at the start.
 #
-# **Predict.** You add up a block of numbers again and again. From 64 kB to 512 MB, does the speed
+# **Predict.** You add up a block of numbers again and again. From 64 KiB to 512 MiB, does the speed
 # (a) stay, (b) rise, (c) fall in steps? *Your answer:*
 
 # %%
@@ -202,15 +202,15 @@ for size in sizes:
     often = max(1, 2**28 // size)  # the same block so often that there is something to time
     block = torch.ones(size // 4).expand(often, size // 4)
     speeds.append(bandwidth(block.sum, often * size))
-for size, speed in list(zip(sizes, speeds, strict=True))[::3]:
-    name = f"{size // 1024:,} kB" if size < 2**20 else f"{size // 2**20} MB"
+names = [f"{n // 1024} KiB" if n < 2**20 else f"{n // 2**20} MiB" for n in sizes]
+for name, speed in list(zip(names, speeds, strict=True))[::3]:
     print(f"{name:>8}: {speed / 1e9:6.1f} GB/s")
 fig, ax = plt.subplots(num="block_size", figsize=(7, 3.2), layout="constrained")
 ax.plot(sizes, [speed / 1e9 for speed in speeds], "o-", color=BLUE)
 ax.axvline(checkpoint.stat().st_size, color=ORANGE, ls="--", label="the bundled model")
-ax.set(xlabel="size of the block that is read again and again (MB)", ylabel="GB/s", ylim=0)
+ax.set(xlabel="size of the block that is read again and again", ylabel="GB/s", ylim=0)
 ax.set_xscale("log", base=2)
-ax.set_xticks(sizes[::2], [f"{size / 2**20:g}" for size in sizes[::2]], rotation=45)
+ax.set_xticks(sizes[::2], names[::2], rotation=45)
 ax.legend()
 plt.show()
 

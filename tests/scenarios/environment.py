@@ -82,9 +82,10 @@ def read_with(module, size: int, chunk: int) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
         path.write_bytes(b"\0" * size)
-        module.read_through(path, chunk)  # what is loaded once is not counted
+        with _watched_opens(Path(folder)) as opened:
+            module.read_through(path, chunk)  # what is loaded once is not counted
         total, peak = _peak(lambda: module.read_through(str(path), chunk))
-    return {"total": total, "chunks": round(peak / chunk)}
+    return {"total": total, "chunks": round(peak / chunk), "opened": opened != []}
 
 
 def hash_with(module, size: int, chunk: int) -> dict:

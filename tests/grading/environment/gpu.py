@@ -39,7 +39,10 @@ def smi_one_old_device(learner, rng):
     text = table(
         "418.40.04", "10.1", device(0, "Tesla V100-SXM2...", "On", f"{used}MiB / 16130MiB")
     )
-    expect_driver(learner, text, "418.40.04", (10, 1), gpu("Tesla V100-SXM2...", used, 16130))
+    expected = gpu("Tesla V100-SXM2...", used, 16130)
+    expect_driver(learner, text, "418.40.04", (10, 1), expected)
+    text = text.replace("NVIDIA-SMI 418.40.04", "NVIDIA-SMI 430.50   ")  # a program of its own
+    expect_driver(learner, text, "418.40.04", (10, 1), expected)
 
 
 @case("1.1")
@@ -54,6 +57,17 @@ def smi_several_new_devices(learner, rng):
     expected = [gpu(name, used[i], 81559 - i) for i, name in enumerate(names)]
     text = table("550.54.15", "12.10", *devices, processes=PROCESSES)
     expect_driver(learner, text, "550.54.15", (12, 10), *expected)
+
+
+@case("1.1")
+def smi_many_devices(learner, rng):
+    """Sixteen devices: their numbers have two digits from 10 on."""
+    used = [rng.randrange(1, 9000) for _ in range(16)]
+    devices = [
+        device(i, "Tesla V100-SXM3-32GB", "On", f"{used[i]}MiB / 32510MiB") for i in range(16)
+    ]
+    expected = [gpu("Tesla V100-SXM3-32GB", taken, 32510) for taken in used]
+    expect_driver(learner, table("450.80.02", "11.0", *devices), "450.80.02", (11, 0), *expected)
 
 
 @case("1.1")
@@ -149,7 +163,11 @@ def smi_no_table(learner, rng):
         learner.parse_nvidia_smi(FAILURE)
     with expect_raises("ValueError", naming=["bash: nvidia-smi: command not found"]):
         learner.parse_nvidia_smi("\n\n  bash: nvidia-smi: command not found\nmore\n")
-    for line in ("Failed to initialize NVML: Driver/library version mismatch", "name, memory"):
+    for line in (
+        "Failed to initialize NVML: Driver/library version mismatch",
+        "container: No devices were found by the runtime",
+        "name, memory",
+    ):
         with expect_raises("ValueError", naming=[line]):
             learner.parse_nvidia_smi(f"{line}\nNVML library version: 535.171\n")
     for empty in ("", "  \n\n"):

@@ -161,6 +161,15 @@ def licence_in_any_spelling(learner, rng):
 
 
 @case("1.8")
+def licence_of_a_list_in_any_spelling(learner, rng):
+    """The list may be spelt otherwise, too; of two entries that mean the same, the first."""
+    allowed = ["Zlib", "The Apache License, Version 2.0", "apache 2.0", "GPL-2.0+", "GPL-2.0"]
+    for spelling in ("Apache-2.0", "apache 2.0"):
+        expect_equal(learner.check_licence(spelling, allowed), allowed[1], spelling)
+    expect_equal(learner.check_licence("gpl 2.0", allowed), "GPL-2.0")
+
+
+@case("1.8")
 def licence_that_is_another(learner, rng):
     """A licence that only looks alike is refused, naming it and the list."""
     others = [

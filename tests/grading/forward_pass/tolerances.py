@@ -17,7 +17,7 @@ F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 # two answers in other styles, over all cases and 40 seeds. Allowed is about 8 times that in
 # float32, and 4 times in 16 bits, where the rounding of each step bounds the error.
 TOLERANCES: dict[tuple[str, torch.dtype], float] = {
-    ("rms_norm", F32): 2e-6,  # 1.7e-7
+    ("rms_norm", F32): 4e-6,  # 4.4e-7
     ("rms_norm", F16): 4e-3,  # 7.9e-4
     ("rms_norm", BF16): 3e-2,  # 6.1e-3
     ("rope_tables", F32): 5e-5,  # 5.6e-6
@@ -26,8 +26,8 @@ TOLERANCES: dict[tuple[str, torch.dtype], float] = {
     ("apply_rope", F16): 6e-3,  # 1.2e-3
     ("apply_rope", BF16): 4e-2,  # 8.8e-3
     ("attention", F32): 1e-5,  # 1.1e-6
-    ("attention", F16): 6e-3,  # 1.3e-3
-    ("attention", BF16): 5e-2,  # 1.2e-2
+    ("attention", F16): 7e-3,  # 1.7e-3
+    ("attention", BF16): 6e-2,  # 1.5e-2
     ("attention large", F32): 1.5e-4,  # 1.5e-5, from scores in the hundreds
     ("feed_forward", F32): 8e-6,  # 9.8e-7
     ("feed_forward", F16): 1.2e-2,  # 2.9e-3

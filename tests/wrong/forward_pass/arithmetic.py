@@ -170,17 +170,6 @@ def replace_tables(m, angles) -> None:
 
 
 @part("4.2")
-def slow_pairs_hurried(m):
-    """No pair turns by less than 3e-6 radians a position."""
-
-    def angles(positions, head_dim, theta):
-        speeds = theta ** (-torch.arange(0, head_dim, 2).double() / head_dim)
-        return positions[..., None].double() * speeds.clamp(min=3e-6)
-
-    replace_tables(m, angles)
-
-
-@part("4.2")
 def pairs_of_64_numbers(m):
     """Pair 32 and those after it turn like pair 31."""
 

@@ -93,7 +93,7 @@ print("4 numbers:", *(f"{number:.6f}" for number in struct.unpack("<4f", raw)))
 
 # %% [markdown]
 # Here is the smallest file that shows everything: two tensors, `a` = (1, -2) in float32 and `b` =
-# (0.5, 3) in bfloat16.
+# (0.5, -3) in bfloat16.
 #
 # **Predict.** The JSON gets spaces at its end until its length divides by 8. Why would a writer do
 # that? *Your answer:*
@@ -115,7 +115,7 @@ def entry_of(dtype, shape, start, stop):
 
 
 two = {"a": entry_of("F32", [2], 0, 8), "b": entry_of("BF16", [1, 2], 8, 12)}
-numbers = struct.pack("<2f", 1.0, -2.0) + struct.pack("<2H", 0x3F00, 0x4040)
+numbers = struct.pack("<2f", 1.0, -2.0) + struct.pack("<2H", 0x3F00, 0xC040)
 tiny = write_file("two.safetensors", two, numbers)
 
 # %%
@@ -215,7 +215,8 @@ tensors = read_safetensors(path)
 took = time.perf_counter() - began
 row = tensors["model.embed_tokens.weight"][token]
 print(f"{len(tensors)} tensors in {1000 * took:.0f} ms")
-print(f"{text.decode([token])!r}: {list(row.shape)} {row.dtype}, {row[:4].tolist()}")
+shown = ", ".join(f"{number:.6f}" for number in row[:4].tolist())
+print(f"{text.decode([token])!r}: {list(row.shape)} {row.dtype}, {shown}")
 theirs = load_file(path)
 print("equal to the safetensors package's:", all(tensors[n].equal(theirs[n]) for n in theirs))
 row = row.clone()
@@ -295,7 +296,7 @@ try:
     copy.unlink()
 except PermissionError:
     print("Windows deletes no file that is mapped")
-print("the file is there:", copy.exists(), "; the slice:", kept.tolist())
+print(f"the file is there: {copy.exists()}; the slice: {[round(n, 6) for n in kept.tolist()]}")
 del kept
 print("nothing kept, the map is open:", [made() is not None for made in maps])
 

@@ -106,7 +106,7 @@ def two_tensors() -> str:
         (BLUE, text[:split]),
         (ORANGE, text[split:]),
         (BLUE, struct.pack("<2f", 1.0, -2.0)),
-        (ORANGE, struct.pack("<2H", 0x3F00, 0x4040)),
+        (ORANGE, struct.pack("<2H", 0x3F00, 0xC040)),
     ]
     bytes_ = [(ink, byte) for ink, piece in pieces for byte in piece]
     data = 8 + len(text)
@@ -124,7 +124,7 @@ def two_tensors() -> str:
     parts.append(label(590, 32, base, 13, anchor="start"))
     notes = (
         (7, "a: 00 00 80 3f is 1.0, 00 00 00 c0 is −2.0"),
-        (8, "b: 00 3f is 0.5, 40 40 is 3.0"),
+        (8, "b: 00 3f is 0.5, 40 c0 is −3.0"),
     )
     for row, words in notes:
         x = 64 + 44 * (16 if row == 7 else 4) + 12

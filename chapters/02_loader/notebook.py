@@ -786,7 +786,8 @@ print(f"         a float32 file converted while loading takes {converted / full:
 program = """
 import time, torch
 torch.manual_seed(0)
-print("instructions:", torch.backends.cpu.get_cpu_capability())
+torch.set_num_threads(1)
+print(torch.backends.cpu.get_cpu_capability(), "instructions, one thread")
 for dtype in (torch.float32, torch.bfloat16, torch.float16):
     weights = [torch.randn(1536, 576).to(dtype) for _ in range(45)]
     shown = []
@@ -808,10 +809,11 @@ for label, variables in (("this processor", {}), ("the same, held to AVX2", olde
     print(f"{label}; {run(program, **variables).strip()}")
 
 # %% [markdown]
-# Sixteen bits are half the bytes, and that is what a single row waits for. With many rows the
-# arithmetic counts, and a processor without instructions for these formats converts number by
-# number. So nobody can name the fastest dtype for a machine that they have not measured. float32 is
-# computed well by all of them, and is the default of `load_model`; where bfloat16 wins, ask for it.
+# Sixteen bits are half the bytes, and a single row waits for bytes. With many rows the arithmetic
+# counts, and a processor without instructions for a format converts number by number: then the same
+# dtype that won with one row is several times slower. So nobody can name the fastest dtype for a
+# machine that they have not measured. float32 is computed well by all of them, and is the default of
+# `load_model`; where bfloat16 wins, ask for it.
 #
 # ## GGUF: where the bundled model comes from
 #

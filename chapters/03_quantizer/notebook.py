@@ -782,10 +782,10 @@ candidates = {
 }
 print(f"{'':20}{'perplexity':>18}{'agreement':>20}{'sums right':>13}")
 print(f"{'':20}{'prose':>9}{'sums':>9}{'prose':>11}{'sums':>9}")
-reference = None
+reference, verdicts = None, {}
 for label, make in candidates.items():
     found, (p, s), right = judged(make())
-    reference = reference or found
+    reference, verdicts[label] = reference or found, (p, s, right)
     a, b = (agreement(*both) for both in zip(reference, found, strict=True))
     print(f"{label:20}{p:9.2f}{s:9.2f}{a:11.1%}{b:9.1%}{right:8} of {len(pairs)}")
 
@@ -813,11 +813,11 @@ for n in (8, 16, 32, 64, 128, 256):
 # %%
 # Experiment: the embedding too
 table = stored["model.embed_tokens.weight"].float()
-print(f"{'embedding and head':22}{'MB':>7}{HEADING}")
+print(f"{'embedding and head':22}{'MB':>7}{HEADING[9:]}")  # the layers' weights are as they were
 for format in (Format(8), Format(4, 32), Format(3, 32), Format(2, 32)):
     small = quantize(table, format)
     line = costs({**stored, "model.embed_tokens.weight": small.dequantize()})[1]
-    print(f"{format!s:22}{small.nbytes / 1e6:7.1f}{line}")
+    print(f"{format!s:22}{small.nbytes / 1e6:7.1f}{line[9:]}")
 
 # %% [markdown]
 # **Predict.** Some engines quantize the *activations* too, with one scale for everything in the
@@ -878,7 +878,11 @@ for format, mb in ours.items():
 print("claimed: naive dynamic quantization needs the whole full-precision model in RAM")
 print(f"   here: one by one took {highest:.0f} MB for a result of {made_mb:.0f} MB")
 print("claimed: 4 bits keep chat quality; code and maths want 8")
-print("   here: see the table of prose and sums: too small a model to say")
+for label in ("int8 rows", "4 bits, 32, moved", "4 bits, 128"):
+    p, s, right = (new / old for new, old in zip(verdicts[label], verdicts["float32"], strict=True))
+    print(
+        f"   here: {label}: perplexity of prose x {p:.2f}, of sums x {s:.2f}; right sums x {right:.2f}"
+    )
 
 # %%
 progress()

@@ -226,7 +226,7 @@ ax.plot(errors[576].abs(), ".", color=ORANGE, ms=4, label="one scale for the row
 ax.plot(errors[32].abs(), ".", color=BLUE, ms=4, label="groups of 32")
 ax.axvline(200, color="black", lw=1, ls=":", label="the outlier")
 ax.set(xlabel="column", ylabel="absolute error")
-ax.legend(loc="upper right", fontsize=8)
+ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, fontsize=8)
 plt.show()
 
 
@@ -348,10 +348,7 @@ for format in (None, Format(8), Format(8, 64), Format(4, 64), Format(2, 64)):
 # anyone can do it in: about 540, about 600, or about 80 MB? *Your answer:*
 
 # %%
-# include: is_quantizable
-
-# %%
-# include: quantize_weights
+# include: is_quantizable, quantize_weights
 
 # %%
 check("3.5")
@@ -407,7 +404,7 @@ two_layers = 2 * sum(w.nbytes for n, w in matrices.items() if ".layers.0." in n)
 print(f"quantized {made_mb:.1f} MB + two layers {two_layers:.1f} MB", end="")
 print(f" = {made_mb + two_layers:.1f} MB; one by one took {highest:.1f}")
 ax.set(xlabel="part of the run (%)", ylabel="memory of tensors (MB)")
-ax.legend(loc="center right")
+ax.legend(loc="center")
 plt.show()
 del result
 
@@ -481,7 +478,7 @@ head = read_header(path)
 for entry in head.entries:
     if ".0.mlp.up_proj" in entry.name:
         print(f"{entry.name}: {entry.dtype} {list(entry.shape)}")
-print("metadata:", head.metadata["format"], head.metadata["version"], head.metadata["tensors"][:88])
+print("metadata:", head.metadata["format"], head.metadata["version"], head.metadata["tensors"][:87])
 del loaded
 
 # %% [markdown]
@@ -708,7 +705,8 @@ series = {
 for label, (weight, way, colour, style) in series.items():
     off = [relative_error(weight, way(weight, Format(bits, 32))) for bits in widths]
     ax.semilogy(widths, [max(n, 1e-5) for n in off], style, color=colour, label=label)
-    print(f"{label:32}", *(f"{bits} bits {n:.5f}  " for bits, n in zip(widths, off, strict=True)))
+    shown = (f"{bits} bits {n:.5f}" for bits, n in zip(widths, off, strict=True))
+    print(f"{label:31}", *shown, sep="  ")
 ax.set(xlabel="bits (groups of 32)", ylabel="relative error of the weights")
 ax.set_xticks(widths)
 ax.text(4.2, 0.9e-5, "nothing lost: the grid it came from", fontsize=8, va="top")

@@ -27,7 +27,8 @@ def verbs() -> dict[str, str]:
     out = io.StringIO()
     with redirect_stdout(out):
         quality_report.run(ensure_model())
-    return {"every format": out.getvalue(), "the verb": the_verb()}
+    table = "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+    return {"every format": table, "the verb": the_verb()}
 
 
 def the_verb() -> str:

@@ -160,7 +160,7 @@ def _doctor(argv: list[str]) -> int:
 
 
 def _test(argv: list[str]) -> int:
-    """Fetch the model if need be, then pytest with these arguments."""
+    """Fetch the model if need be, then pytest with these arguments; without any, on all cores."""
     from course.model import ModelError, ensure_model
 
     try:
@@ -168,6 +168,7 @@ def _test(argv: list[str]) -> int:
     except ModelError as problem:
         print(f"test: {problem}", file=sys.stderr)
         return 1
+    argv = argv or ["--numprocesses=auto", "--maxprocesses=8"]  # each loads torch and the model
     return subprocess.run([sys.executable, "-m", "pytest", *argv], cwd=ROOT, check=False).returncode
 
 

@@ -167,8 +167,9 @@ def _failure(
     if isinstance(error, Raised):
         message, line = _say_raised(error, submission), _own_line(built, error, exercise)
     else:
-        called = call.split("(")[0]
-        message, line = str(error), _line_of(built, (target, called, *exercise.functions))
+        message, case = str(error), outcome.case
+        spoken = _spoken_of((call, message, case.name, case.promise), exercise.functions)
+        line = _line_of(built, (target, *spoken))
     where = place(submission, built, line)
     return Failure(outcome.case.name, outcome.case.promise, message, call, where, likely)
 
@@ -190,6 +191,18 @@ def _own_line(built: Built, error: Raised, exercise: Exercise) -> int | None:
         if found and found[0].exercise == exercise.id:
             return line
     return error.line
+
+
+def _spoken_of(texts: tuple[str, ...], functions: tuple[str, ...]) -> list[str]:
+    """The definitions of an exercise that the texts name, the first text first; or the only one.
+
+    Where nothing says which of several is meant, a line would mislead: then there is none.
+    """
+    if len(functions) == 1:
+        return list(functions)
+    # letters on neither side: a case is named "pack_of_ones", and is not about unpack
+    name = re.compile(rf"(?<![a-zA-Z])({'|'.join(functions)})(?![a-zA-Z])")
+    return [found for text in texts for found in name.findall(text)]
 
 
 def _line_of(built: Built, names: tuple[str, ...]) -> int | None:

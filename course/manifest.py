@@ -104,7 +104,8 @@ def find_chapter(number: int | str) -> Chapter:
     """The chapter of a number, given as 4, "4", "04" or "04_forward_pass"; Unknown otherwise."""
     match = re.fullmatch(r"0*([0-9]{1,3})(_\w*)?", str(number))
     if not match:
-        raise Unknown(f"{_short(number)} is no chapter: {_its_number(str(number))}")
+        instead = f"{_its_number(str(number))} (or 4 for the whole chapter)"
+        raise Unknown(f"{_short(number)} is no chapter: {instead}")
     for chapter in chapters():
         if str(chapter.number) == match[1]:
             return chapter
@@ -131,7 +132,7 @@ def _its_number(typed: str) -> str:
     for exercise in (e for chapter in chapters() for e in chapter.exercises):
         if typed in exercise.functions:
             return f"write the number of its exercise, {exercise.id}"
-    return "write its number, such as 4.2 (or 4 for the whole chapter)"
+    return "write its number, such as 4.2"
 
 
 def _read(path: Path) -> Chapter:

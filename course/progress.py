@@ -115,12 +115,12 @@ def table(progress: Progress) -> str:
     for chapter in manifest.chapters():
         points = sum(progress.get(e.id).get("points", 0) for e in chapter.exercises)
         lines.append(
-            f"{chapter.number:02d}  {chapter.title:44} {points:3} of {chapter.points} points"
+            f"{chapter.number:02d}  {chapter.title:48} {points:3} of {chapter.points} points"
         )
         lines += [_line(exercise, progress.get(exercise.id)) for exercise in chapter.exercises]
         lines.append("")
         earned, total = earned + points, total + chapter.points
-    return "\n".join([*lines, f"{'Together':48} {earned:3} of {total} points"])
+    return "\n".join([*lines, f"{'Together':52} {earned:3} of {total} points"])
 
 
 def _line(exercise: manifest.Exercise, entry: dict) -> str:
@@ -132,7 +132,7 @@ def _line(exercise: manifest.Exercise, entry: dict) -> str:
     if entry.get("revealed"):
         extras.append("solution shown")
     points = f"{entry.get('points', 0):3} of {exercise.points:2}"
-    line = f"    {exercise.id:5} {exercise.title:38} {points}   {status:15} {when}"
+    line = f"    {exercise.id:5} {exercise.title:42} {points}   {status:15} {when}"
     return f"{line}  {', '.join(extras)}".rstrip()
 
 

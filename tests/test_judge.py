@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from course import desk, verdict
-from course.judge import judge
+from course.judge import _spoken_of, judge
 from course.manifest import Chapter
 from course.progress import Progress
 from course.submission import SubmissionError, find_submission, read_submission
@@ -207,6 +207,21 @@ def test_the_verdict_names_the_file_its_hash_and_its_time(submit, solved):
     assert submission.sha256[:16] in text
     assert submission.path.name in text
     assert f"{submission.saved_at:%Y-%m-%d %H:%M:%S}" in text
+
+
+def test_the_line_is_that_of_the_definition_which_the_failed_check_is_about(submit, solved):
+    whole = source_of(solved, "4.2")
+    cell = whole.replace(body_of(whole, "apply_rope"), "    return x + 0 * cos.sum()")
+    result = judged(submit(solved, ex4_2=cell), "4.2")
+    assert "def apply_rope" in result.failure.place
+
+
+def test_where_nothing_says_which_definition_is_meant_no_line_is_shown():
+    several = ("pack", "unpack")
+    assert _spoken_of(("a series of calls", "unpack returned"), several) == ["unpack"]
+    assert _spoken_of(("", "wrong", "pack_of_ones"), several) == ["pack"]
+    assert _spoken_of(("packing", "packed"), several) == []
+    assert _spoken_of(("", "wrong"), ("KVCache",)) == ["KVCache"]
 
 
 def test_an_exception_is_shown_at_its_line_in_the_notebook(submit, untouched):

@@ -169,7 +169,7 @@ def _failure(
     else:
         message, case = str(error), outcome.case
         spoken = _spoken_of((call, message, case.name, case.promise), exercise.functions)
-        line = _line_of(built, (target, *spoken))
+        line = _line_of(built, (target, *spoken), exercise)
     where = place(submission, built, line)
     return Failure(outcome.case.name, outcome.case.promise, message, call, where, likely)
 
@@ -186,11 +186,14 @@ def _say_raised(error: Raised, submission: Submission) -> str:
 
 def _own_line(built: Built, error: Raised, exercise: Exercise) -> int | None:
     """The innermost line of the exercise's own cell on the way to an exception, or of any."""
-    for line in reversed(error.lines):
-        found = built.locate(line)
-        if found and found[0].exercise == exercise.id:
-            return line
-    return error.line
+    own = (line for line in reversed(error.lines) if _is_in(built, line, exercise))
+    return next(own, error.line)
+
+
+def _is_in(built: Built, line: int, exercise: Exercise) -> bool:
+    """Whether a line of the built file is of the exercise's own cell."""
+    found = built.locate(line)
+    return found is not None and found[0].exercise == exercise.id
 
 
 def _spoken_of(texts: tuple[str, ...], functions: tuple[str, ...]) -> list[str]:
@@ -205,13 +208,12 @@ def _spoken_of(texts: tuple[str, ...], functions: tuple[str, ...]) -> list[str]:
     return [found for text in texts for found in name.findall(text)]
 
 
-def _line_of(built: Built, names: tuple[str, ...]) -> int | None:
-    """Where the first of these functions or classes that there is, is defined."""
+def _line_of(built: Built, names: tuple[str, ...], exercise: Exercise) -> int | None:
+    """Where the exercise's own cell defines the first of these functions or classes it has."""
     lines = built.path.read_text(encoding="utf-8").split("\n")
+    own = [n for n in range(1, len(lines) + 1) if _is_in(built, n, exercise)]
     for name in filter(None, names):
-        found = [
-            n for n, line in enumerate(lines, 1) if re.match(rf"\s*(def|class) {name}\b", line)
-        ]
+        found = [n for n in own if re.match(rf"\s*(def|class) {name}\b", lines[n - 1])]
         if found:
             return found[-1]  # a later definition replaces an earlier one
     return None

@@ -125,4 +125,4 @@ def _carries(found: Driver) -> str:
         advice = f"torch's build for CUDA {choose_cuda(found.cuda, CUDA_BUILDS)} would use it"
     except ValueError as problem:
         advice = str(problem)
-    return f"{found.version}, CUDA {found.cuda[0]}.{found.cuda[1]}; {advice}"
+    return f"{found.version or 'there'}, CUDA {found.cuda[0]}.{found.cuda[1]}; {advice}"

@@ -103,7 +103,13 @@ def _ensure(args: argparse.Namespace) -> Path:
 
 def take_in(source: Path) -> Path:
     """The folder of a checkpoint, or of what a GGUF file has been converted into. ModelError."""
-    source = source.resolve()
+    try:
+        source = source.resolve()
+        str(source).encode("utf-8")
+    except (OSError, RuntimeError):  # Python 3.13 does not mind, and then finds no file
+        raise ModelError(f"{source} leads nowhere: a link comes back to itself.") from None
+    except UnicodeEncodeError:  # a manifest is UTF-8, and tokenizers opens no other path
+        raise ModelError(f"{source} has a path that is not UTF-8; rename it.") from None
     return _ensure_gguf(source) if source.suffix.lower() == ".gguf" else _ensure_local(source)
 
 

@@ -1,6 +1,7 @@
 """Model folders that are whole or not there: hashes, manifests, renames; standard library only."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,8 +14,28 @@ FORMAT = 1  # raise it when the converter's output changes, and every folder is 
 CHUNK = 1 << 20
 
 
+MOST_LINES, MOST_CHARACTERS = 60, 1000  # of a message, in which a stranger's file has a say
+
+
 class ModelError(Exception):
-    """Something the user can act on; the text is one sentence with what to do next."""
+    """Something the user can act on; the text is one sentence with what to do next.
+
+    Names out of a file stand in it: what a terminal would obey is written out, what would fill it
+    is cut.
+    """
+
+    def __str__(self) -> str:
+        lines = super().__str__().split("\n")
+        left = len(lines) - MOST_LINES
+        more = [f"  and {left:,} lines more"] if left > 0 else []
+        return "\n".join([*map(_printable, lines[:MOST_LINES]), *more])
+
+
+def _printable(line: str) -> str:
+    """A line without control characters; of a very long one the beginning and the end."""
+    half = MOST_CHARACTERS // 2
+    shown = line if len(line) <= MOST_CHARACTERS else f"{line[:half]}…{line[-half:]}"
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -102,7 +123,7 @@ def is_complete(folder: Path) -> str | None:
 
 
 def _size(path: Path) -> int:
-    return path.stat().st_size if path.is_file() else -1
+    return os.path.getsize(path) if os.path.isfile(path) else -1  # a name too long is no file
 
 
 def verify(folder: Path, progress: Callable[[int], object] | None = None) -> str | None:

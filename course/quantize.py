@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
+from safetensors import SafetensorError
 from torch import Tensor
 from tqdm import tqdm
 
@@ -33,7 +34,7 @@ from solutions.integrity import sha256_file
 from solutions.loader import read_config, read_safetensors, stored_tensors, weight_files
 from solutions.quantize import GROUP_BITS
 from solutions.quantized import Format
-from solutions.quantizer import quantize_weights, save_quantized
+from solutions.quantizer import is_quantizable, quantize_weights, save_quantized
 from solutions.safetensors_file import read_header
 
 DEFAULT = Format(4, 32)
@@ -47,7 +48,8 @@ class OneByOne(Mapping):
     """
 
     def __init__(self, folder: Path):
-        self.names = list(stored_tensors(folder, read_config(folder)))  # checks all of them
+        tensors = stored_tensors(folder, read_config(folder))  # checks all of them
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         self.file_of = {
             entry.name: path for path in weight_files(folder) for entry in read_header(path).entries
         }
@@ -57,10 +59,10 @@ class OneByOne(Mapping):
         return tensor.clone() if tensor.ndim < 2 else tensor  # a norm is smaller than its map
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
+        return iter(self.shapes)
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.shapes)
 
 
 def main(argv: list[str]) -> int:
@@ -83,7 +85,8 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print("\nquantize: interrupted; nothing half-made was kept.", file=sys.stderr)
         return 130
-    print(f"{folder} is in place. Try: python -m course generate --quantized {folder} 'Hi'")
+    shown = f'"{folder}"' if " " in str(folder) else folder
+    print(f"{folder} is in place. Try: python -m course generate --quantized {shown} Hi")
     return 0
 
 
@@ -94,10 +97,12 @@ def ensure_quantized(
 
     Errors: ModelError; ValueError and FileNotFoundError for a source that is no checkpoint.
     """
-    source = (source or ensure_model()).resolve()
-    folder = (out or paths.MODELS / f"{source.name}-{_suffix(format)}").resolve()
+    source = _resolved(source or ensure_model())
+    folder = _resolved(out or paths.MODELS / f"{source.name}-{_suffix(format)}")
     if folder == source:
         raise ModelError(f"{folder} is the model itself: give --out another folder")
+    if (source / QUANTIZED).is_file():
+        raise ModelError(f"{source} is quantized already: name the folder that it was made from")
     about = _about(source, format)
     try:
         with exclusive(paths.MODELS / ".lock", "Another run is at the models; waiting for it."):
@@ -107,6 +112,20 @@ def ensure_quantized(
         if problem.errno == errno.ENOSPC:
             raise ModelError("the disk is full; free some room, then run it again.") from None
         raise
+    except SafetensorError as problem:  # the package has no OSError of its own
+        raise ModelError(f"{folder} cannot be written: {problem}") from None
+    return folder
+
+
+def _resolved(folder: Path) -> Path:
+    """The folder without links, under a name that a manifest can hold and tokenizers can open."""
+    try:
+        folder = folder.resolve()
+        str(folder).encode("utf-8")
+    except (OSError, RuntimeError):  # Python 3.13 does not mind, and then finds no file
+        raise ModelError(f"{folder} leads nowhere: a link comes back to itself.") from None
+    except UnicodeEncodeError:
+        raise ModelError(f"{folder} has a path that is not UTF-8; choose another name.") from None
     return folder
 
 
@@ -147,12 +166,12 @@ def _is_made(folder: Path, about: dict) -> bool:
 def _make(source: Path, folder: Path, format: Format, about: dict) -> None:
     """Quantize into a partial folder, which takes its name when everything is in it."""
     stored = OneByOne(source)
+    _refuse_long_groups(stored, format)
     size = sum(path.stat().st_size for path in weight_files(source))
     folder.parent.mkdir(parents=True, exist_ok=True)
     require_room(folder.parent, size)
-    give_large_blocks_back()
     before = psutil.Process().memory_info().rss
-    with whole_or_nothing(folder) as partial:
+    with large_blocks_given_back(), whole_or_nothing(folder) as partial:
         peak = _write(stored, format, partial / QUANTIZED)
         hashes = copy_texts(source, partial) | {QUANTIZED: sha256_file(partial / QUANTIZED)}
         write_manifest(partial, about, hashes)
@@ -164,16 +183,41 @@ def _make(source: Path, folder: Path, format: Format, about: dict) -> None:
     )
 
 
-def give_large_blocks_back() -> None:
-    """Let every block of 128 kB or more return to the system as soon as it is freed.
+def _refuse_long_groups(stored: OneByOne, format: Format) -> None:
+    """A group longer than every row is filled up with copies: with gigabytes, if it is long."""
+    rows = [shape[1] for name, shape in stored.shapes.items() if is_quantizable(name, shape)]
+    if format.group_size and format.group_size > max(rows, default=format.group_size):
+        raise ModelError(
+            f"--group-size {format.group_size} is longer than any row; the longest has {max(rows)}"
+        )
+
+
+@contextlib.contextmanager
+def large_blocks_given_back() -> Iterator[None]:
+    """Inside, every block of 128 kB or more returns to the system as soon as it is freed.
 
     glibc learns to keep blocks of up to 32 MB for later. The small results of quantizing then come
     to lie between the large blocks of its arithmetic, the gaps fit nothing any more, and the
-    process holds two to four times the bytes that are alive. Does nothing with another C library.
+    process holds two to four times the bytes that are alive.
+
+    Afterwards it keeps them again: decoding asks for blocks of the same sizes with every token, and
+    fresh ones from the system cost as much time as the arithmetic. Does nothing with another C
+    library.
     """
+    _keep_blocks_below(128 << 10)
+    try:
+        yield
+    finally:
+        _keep_blocks_below(32 << 20)
+
+
+def _keep_blocks_below(size: int) -> None:
+    """Tell glibc which freed blocks to keep, and how much of them at the end of its memory."""
+    trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD, mallopt(3)
     with contextlib.suppress(OSError, AttributeError, TypeError):
-        mmap_threshold = -3  # M_MMAP_THRESHOLD, mallopt(3)
-        ctypes.CDLL(None).mallopt(mmap_threshold, 128 << 10)
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(trim_threshold, 2 * size)  # twice, as glibc itself has it
+        mallopt(mmap_threshold, size)
 
 
 def _write(stored: Mapping[str, Tensor], format: Format, path: Path) -> int:

@@ -5,6 +5,7 @@ own process for code of ours. What goes in and comes out is plain data (course/w
 """
 
 import contextlib
+import copy
 import importlib
 import io
 import linecache
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from torch import Tensor, equal
 
-from course.wire import Raised
+from course.wire import Raised, Record
 
 PRINT_LIMIT = 4000  # characters of a learner's own prints that are kept
 
@@ -116,8 +117,20 @@ class _Capped(io.StringIO):
 
 
 def _copy(value):
-    return value.clone() if isinstance(value, Tensor) else value
+    """As it is before the call, to be compared with what it is afterwards."""
+    return value.clone() if isinstance(value, Tensor) else copy.deepcopy(value)
 
 
 def _differ(old, new) -> bool:
-    return isinstance(old, Tensor) and not equal(old.nan_to_num(), new.nan_to_num())
+    """Whether the call changed an argument, or what is in it."""
+    if type(old) is not type(new):
+        return True
+    if isinstance(old, Tensor):
+        return not equal(old.nan_to_num(), new.nan_to_num())
+    if isinstance(old, Record):
+        return _differ(old.fields, new.fields)
+    if isinstance(old, dict):
+        return old.keys() != new.keys() or any(_differ(old[key], new[key]) for key in old)
+    if isinstance(old, list | tuple):
+        return len(old) != len(new) or any(map(_differ, old, new))
+    return old == old and old != new  # NaN is not a change

@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     if args.script:
         print(f"Open {shown(path)} in your editor; judge it with `python -m course check`.")
         print(f"Run it cell by cell in an editor that knows `# %%`, with {shown_python()} as its")
-        print(f"Python; or all of it: {shown_python()} {shown(path)}")
+        print(f"Python. Once all is written, run all of it: {shown_python()} {shown(path)}")
         return 0
     return _lab(path, args.jupyter_args)
 

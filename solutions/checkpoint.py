@@ -85,8 +85,9 @@ def weight_files(folder: str | Path) -> list[Path]:
     Errors: FileNotFoundError naming every shard that is not there; where neither SINGLE nor INDEX
     is there, naming both. ValueError, naming the index, when it is not JSON (`json_file` says so),
     or weight_map is not an object, is empty, or has a value that is not the name of a file beside
-    it: text that ends in .safetensors, at most 255 characters, without "/" or "\\\\". Anything else
-    could point out of the folder, or to a pickle, which runs code when it is opened.
+    it: text that ends in .safetensors, at most 255 bytes of UTF-8, without a slash, a backslash
+    or a colon. Anything else could point out of the folder (as "C:x" does on Windows), or to a
+    pickle, which runs code when it is opened.
     """
     # exercise 2.5
     folder = Path(folder)
@@ -137,9 +138,9 @@ def _weight_map(index: Path) -> dict[str, str]:
 
 def _is_plain_name(name: object) -> bool:
     """Whether this names a file of weights in the same folder, on any system."""
-    if not isinstance(name, str) or len(name) > 255:
+    if not isinstance(name, str) or len(name.encode("utf-8", "surrogatepass")) > 255:
         return False
-    return name.endswith(".safetensors") and not set(name) & set("/\\")
+    return name.endswith(".safetensors") and not set(name) & set("/\\:")
 
 
 def match_tensors(found: Mapping[str, Tensor], config: Config) -> dict[str, Tensor]:

@@ -75,15 +75,16 @@ def check_architecture(raw: Mapping[str, Any]) -> None:
 
     Args:
         raw: config.json. `architectures` must be the list of ARCHITECTURE alone; where it is
-            absent, null or empty, `model_type` must be "llama". Every key of PLAIN must have the
-            value it has there, or be null or absent.
+            absent, null or empty, `model_type` must be "llama"; else that is not looked at. Every
+            key of PLAIN must have the value it has there, or be null or absent.
 
     Errors: ValueError naming the architectures (or the model_type) that are given, or the key
     and its value.
     """
     # exercise 2.3
-    names = raw.get("architectures") or [raw.get("model_type")]
-    if names not in ([ARCHITECTURE], ["llama"]):
+    given = raw.get("architectures")
+    names = given or [raw.get("model_type")]
+    if names != ([ARCHITECTURE] if given else ["llama"]):
         raise ValueError(f"architecture {names} is not supported; this engine runs {ARCHITECTURE}")
     for key, plain in PLAIN.items():
         if raw.get(key) not in (plain, None):
@@ -102,10 +103,10 @@ def head_sizes(raw: Mapping[str, Any]) -> dict[str, int]:
     Returns:
         {"num_attention_heads", "num_key_value_heads", "head_dim"}, all positive.
 
-    Errors: ValueError naming the field for one that is not a positive integer; naming both
-    numbers when head_dim is not given and the heads do not divide hidden_size, and when the
-    key/value heads do not divide the query heads; naming head_dim when it is odd, since RoPE turns
-    pairs.
+    Errors: ValueError naming the field for one of the four that is not an integer from 1 to
+    MAX_COUNT, hidden_size too where it is not used (`count` says so); naming both numbers when
+    head_dim is not given and the heads do not divide hidden_size, and when the key/value heads do
+    not divide the query heads; naming head_dim when it is odd, since RoPE turns pairs.
     """
     # exercise 2.3
     hidden, heads = count(raw, "hidden_size"), count(raw, "num_attention_heads")
@@ -134,8 +135,8 @@ def rope_base(raw: Mapping[str, Any]) -> float:
     Returns:
         A positive float.
 
-    Errors: ValueError for an object whose `rope_type` (in old files `type`) is anything but
-    "default", naming that type: such a model would load, and be wrong from some position on.
+    Errors: ValueError for an object whose `rope_type` (in old files `type`) is there and anything
+    but "default", naming it: such a model would load, and be wrong from some position on.
     ValueError for what should be an object and is not, and for a base that is not a positive
     number.
     """

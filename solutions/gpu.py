@@ -5,12 +5,12 @@ Only the standard library is used in this chapter: these functions run before an
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 MIB = 2**20  # bytes; nvidia-smi counts memory in these
 NO_DEVICES = "No devices were found"
-DRIVER = re.compile(r"(?:Driver|KMD) Version:\s*([0-9.]+)")
+DRIVER = re.compile(r"(?:Driver|KMD) Version:\s*([0-9.]+)?")
 CUDA = re.compile(r"CUDA (?:UMD )?Version:\s*([0-9]+)\.([0-9]+)")
 DEVICE = re.compile(r"\|\s+[0-9]+\s+(\S.*?)\s+\S+\s*\|\s*[0-9A-Fa-f]{4,8}:")  # name, mode | bus id
 MEMORY = re.compile(r"([0-9]+)MiB\s*/\s*([0-9]+)MiB")
@@ -43,23 +43,24 @@ def parse_nvidia_smi(text: str) -> Driver:
     - the line with "Driver Version: 535.86" and mostly "CUDA Version: 12.2"; from driver 610 on
       they are called "KMD Version:" and "CUDA UMD Version:",
     - for each device a line "| number  name  mode | bus id ...": the mode is one word ("On",
-      "Off", "WDDM"), the bus id is like 00000000:01:00.0,
+      "Off", "WDDM"), the bus id is hexadecimal, like 00000000:3B:00.0,
     - on the line right below it "used MiB / total MiB", or else something like "N/A" or "ERR!".
     Lists of processes and of MIG devices have no bus id. They are not devices.
 
     The CSV is that of `nvidia-smi --query-gpu=name,driver_version,memory.total,memory.used
-    --format=csv`: the first line names the columns ("name", "driver_version", "memory.total [MiB]",
-    "memory.used [MiB]", in any order, others may be among them), then there is a line a
-    device. Numbers are written "15360 MiB" or "15360". It has no CUDA version.
+    --format=csv`: the first line names the columns, then there is a line a device. It is the CSV
+    when its first line has the columns "name" and "memory.total [MiB]"; "driver_version" and
+    "memory.used [MiB]" may be missing. The order is any, and others may be among them. Numbers are
+    written "15360 MiB" or "15360". It has no CUDA version.
 
     Args:
-        text: the whole output.
+        text: the whole output. On Windows its lines end in CR LF.
 
     Returns:
         Driver(version, cuda, gpus), the devices in the order of the text. A name is as printed,
         without the spaces around it; in the table long ones end in "...". cuda is (major, minor).
-        Memory is in bytes, a MiB being 2**20; None where no number is given. The same for a
-        version, cuda included ("CUDA Version: N/A").
+        Memory is in bytes, a MiB being 2**20; None where no number is given, or no such column
+        (0 is a number). The same for both versions ("Driver Version: N/A").
 
         "No devices were found" alone gives Driver(None, None, ()).
 
@@ -106,7 +107,7 @@ def _mib(cell: str | None) -> int | None:
     return int(number[0]) * MIB if number else None
 
 
-def choose_cuda(supported: tuple[int, int], available: Iterable[str]) -> str:
+def choose_cuda(supported: tuple[int, int], available: Sequence[str]) -> str:
     """The newest CUDA runtime at or below what the driver supports.
 
     A driver runs programs built for its own CUDA version and for older ones. A newer one fails when
@@ -121,14 +122,13 @@ def choose_cuda(supported: tuple[int, int], available: Iterable[str]) -> str:
         The chosen one, exactly as it was written. Of two that agree in major and minor, the first.
         Versions are compared as numbers: 12.10 is newer than 12.4.
 
-    Errors: ValueError when none fits, naming the supported version and all available ones; and for
-    a text that is no version, naming it.
+    Errors: ValueError when none fits, naming the supported version (as "11.2") and all available
+    ones; and for a text that is no version ("latest", "12.x", "12.4beta"), naming it.
     """
     # exercise 1.1
-    choices = list(available)
-    fitting = [choice for choice in choices if _major_minor(choice) <= supported]
+    fitting = [choice for choice in available if _major_minor(choice) <= supported]
     if not fitting:
-        listed = ", ".join(choices) or "none"
+        listed = ", ".join(available) or "none"
         raise ValueError(
             f"the driver supports CUDA {supported[0]}.{supported[1]} and older, available are "
             f"{listed}: update the driver, or use the CPU"

@@ -1,7 +1,8 @@
 """Chapter 01: is this the file it claims to be, and may it be used?"""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ def sha256_file(path: str | Path, chunk: int = 2**20, progress: Progress | None 
 def check_manifest(
     folder: str | Path,
     files: Mapping[str, Mapping[str, Any]],
-    ignore: Iterable[str] = ("manifest.json",),
+    ignore: Collection[str] = ("manifest.json",),
     progress: Progress | None = None,
 ) -> list[str]:
     """Everything in which a folder differs from its manifest, all at once.
@@ -48,13 +49,13 @@ def check_manifest(
         files: for each file's name, relative to folder and with "/" between its parts: "sha256",
             upper or lower case, and possibly "bytes", its size. A file of another size is not
             opened: its hash cannot be right, and reading it may take minutes.
-        ignore: names that are not looked at, whether files has them or not.
+        ignore: whole names, as in files, that are not looked at, whether files has them or not.
         progress: as in sha256_file, for all files that are read.
 
     Returns:
         One line a difference, sorted: "missing: NAME", "changed: NAME" (other contents, or no
-        file but a folder), "unlisted: NAME" (a file that `files` does not have). [] when all is
-        well.
+        file but a folder), "unlisted: NAME" (a file that `files` does not have, be it a hidden
+        one). [] when all is well.
 
     Errors: ValueError, before anything is read, for a name that could lead out of the folder on
     some system, naming it: empty, beginning with "/", with a "..", a ":" or a backslash in it
@@ -84,7 +85,7 @@ def _difference(
 ) -> str | None:
     """What is wrong with one listed file, if anything."""
     path = folder / name
-    if not path.exists():
+    if not os.path.exists(path):  # Path.exists may raise, where a name is too long for the disk
         return f"missing: {name}"
     if not path.is_file() or facts.get("bytes", path.stat().st_size) != path.stat().st_size:
         return f"changed: {name}"
@@ -92,7 +93,7 @@ def _difference(
     return None if same else f"changed: {name}"
 
 
-def check_licence(licence: str, allowed: Iterable[str]) -> str:
+def check_licence(licence: str, allowed: Sequence[str]) -> str:
     """The allowed licence that this is, in whatever spelling.
 
     "Apache-2.0", "apache 2.0", "Apache License 2.0" and "Apache License, Version 2.0" are one
@@ -112,12 +113,11 @@ def check_licence(licence: str, allowed: Iterable[str]) -> str:
     without any word, such as "" or " - ", is called "no licence", and is never allowed.
     """
     # exercise 1.8
-    choices = list(allowed)
-    for choice in choices:
+    for choice in allowed:
         if _words(licence) and _words(licence) == _words(choice):
             return choice
     named = repr(licence) if _words(licence) else "no licence"
-    raise ValueError(f"{named} is not on the list of allowed licences: {', '.join(choices)}")
+    raise ValueError(f"{named} is not on the list of allowed licences: {', '.join(allowed)}")
 
 
 def _words(licence: str) -> list[str]:

@@ -61,9 +61,10 @@ def load_model(
     A mapped tensor is in memory only once its pages have been touched: without that, `read` would
     take no time at all, and the first token would pay for it.
 
-    The last two stages alternate, tensor by tensor. So memory never holds more than the result,
-    the bytes of the files, and one more tensor; a tensor that is stored in `dtype` and stays on the
-    CPU may remain a view of the mapped file.
+    The last two stages alternate, tensor by tensor: a page is used soon after it was read. Where
+    memory is short, the system drops pages that wait, and they would be read twice. Memory never
+    holds more than the result, the bytes of the files, and one more tensor; a tensor that is stored
+    in `dtype` and stays on the CPU may remain a view of the mapped file.
 
     Args:
         folder: of the checkpoint.

@@ -94,7 +94,7 @@ def quantize_groups(
         2 ** -11 * (|lo| + hi - lo) + 2 ** (bits - 25) + 2 ** -25.
 
     Errors: ValueError from check_matrix; for bits or a group_size that is none of the above; and
-    for numbers whose scale or minimum is infinite in scale_dtype, which it names.
+    for numbers whose scale or minimum is infinite in scale_dtype: the message names that dtype.
 
     Source: the Q4_1 blocks of ggml, here for any number of bits and any size of a group.
     """
@@ -178,7 +178,8 @@ def unpack(packed: Tensor, bits: int, count: int) -> Tensor:
         count: N, how many numbers each row holds.
 
     Returns:
-        uint8 [..., N], each at most 2 ** bits - 1. May share memory with packed.
+        uint8 [..., N], each at most 2 ** bits - 1, whatever the bytes hold. May share memory with
+        packed.
 
     Errors: ValueError for other bits, and where `count` numbers do not take exactly the bytes that
     there are; the message names both.

@@ -117,9 +117,10 @@ def quantize(weight: Tensor, format: Format) -> QuantizedTensor:
 def linear(x: Tensor, weight: Tensor | QuantizedTensor) -> Tensor:
     """The product x @ weight.T: the one place that knows what a weight is made of.
 
-    Reads a quantized weight back first, every time; chapter 09 multiplies with the packed numbers
-    themselves. The scale of a row is the same for all numbers that are added up, so it may
-    as well be applied to their sum.
+    Reads a quantized weight back first, every time, and keeps nothing of that: kept floats would be
+    the whole model at 32 bits. Chapter 09 multiplies with the packed numbers themselves. The scale
+    of a row is the same for all numbers that are added up, so it may as well be applied to their
+    sum.
 
     Args:
         x: [..., in] float32, float16 or bfloat16; not changed.

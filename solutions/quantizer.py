@@ -55,7 +55,7 @@ def quantize_weights(
     """A checkpoint in few bits, one tensor at a time: the full-size model is never in memory.
 
     Reading everything first and quantizing then needs the room of the whole model at 32 bits, just
-    to end with an eighth of it.
+    to end with a fraction of it.
 
     Args:
         stored: floating-point tensors by name, as chapter 02 maps them or any other mapping that
@@ -94,17 +94,23 @@ def _converted(name: str, tensor: Tensor, format: Format, dtype: torch.dtype):
 def save_quantized(path: str | Path, weights: Mapping[str, Tensor | QuantizedTensor]) -> None:
     """Write weights to one .safetensors file, with what is needed to read them back.
 
-    The layout is the one at the top of this module: the parts of a QuantizedTensor under its
-    name and ".data", ".scale", ".minimum" (not for rows), a Tensor under its own name, and the
-    metadata "format", "version" and "tensors", a JSON object with "bits", "group_size" (null
-    for rows) and "shape" of every QuantizedTensor.
+    The layout: the parts of a QuantizedTensor under its name and ".data", ".scale", ".minimum"
+    (not for rows), a Tensor under its own name, and the metadata "format" (FORMAT_NAME), "version"
+    (VERSION, as text) and "tensors", a JSON object that has, by the name of every QuantizedTensor,
+    an object with its "bits", "group_size" (null for rows) and "shape".
 
     The bytes go to a file of that name with ".partial" behind it, which takes the name in the end:
-    whenever the program stops, the path holds a whole file, the old or the new, or none.
+    whenever the program stops, the path holds a whole file, the old or the new, or none. Such a
+    .partial from a run that was stopped is overwritten.
 
     Args:
-        path: of the file, in a folder that exists. A file already there is replaced.
-        weights: by name. Tensors may be views, and need not be contiguous.
+        path: of the file, in a folder that exists. A file already there is replaced (on Windows
+            `Path.rename` would refuse to; `Path.replace` does it everywhere).
+        weights: by name. Tensors need not be contiguous. They may be views, also of the same
+            numbers, as a head is that is tied to the embedding: each is written in full.
+
+    Errors: whatever the package or the system raises when the file cannot be written; the path then
+    holds what it held before.
     """
     # exercise 3.6
     path = Path(path)
@@ -116,6 +122,7 @@ def save_quantized(path: str | Path, weights: Mapping[str, Tensor | QuantizedTen
         parts = {"data": weight.data, "scale": weight.scale, "minimum": weight.minimum}
         tensors |= {f"{name}.{k}": p.contiguous() for k, p in parts.items() if p is not None}
         layout[name] = {k: getattr(weight, k) for k in ("bits", "group_size", "shape")}
+    _unshare(tensors)
     metadata = {"format": FORMAT_NAME, "version": str(VERSION), "tensors": json.dumps(layout)}
     partial = path.with_name(f"{path.name}.partial")
     try:
@@ -123,6 +130,15 @@ def save_quantized(path: str | Path, weights: Mapping[str, Tensor | QuantizedTen
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def _unshare(tensors: dict[str, Tensor]) -> None:
+    """Copy what shares bytes with another tensor: the safetensors package refuses to write it."""
+    end = 0
+    for name, tensor in sorted(tensors.items(), key=lambda item: item[1].data_ptr()):
+        if tensor.data_ptr() < end:
+            tensors[name] = tensor.clone()
+        end = max(end, tensor.data_ptr() + tensor.nbytes)
 
 
 def load_quantized(path: str | Path) -> dict[str, Tensor | QuantizedTensor]:

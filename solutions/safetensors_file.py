@@ -134,6 +134,8 @@ def _entry(name: str, value: Any) -> Entry:
         raise ValueError(
             f"{name}: {dtype} of shape {shape!r:.80} does not fill data_offsets {offsets!r:.80}"
         )
+    if math.prod(size or 1 for size in shape) * DTYPES[dtype].itemsize >= 2**63:  # empty, but wide
+        raise ValueError(f"{name}: torch has no tensor of shape {shape!r:.80}")
     return Entry(name, dtype, tuple(shape), start, stop)
 
 
@@ -168,10 +170,12 @@ def read_safetensors(path: str | Path) -> dict[str, Tensor]:
         path: of the file.
 
     Returns:
-        {name: tensor} in the order of the bytes. A tensor goes on being good after this function
-        has returned, and when the others are gone or the file has been deleted. Writing to one is
-        allowed and never reaches the file. Every tensor starts at an address that is a multiple of
-        its dtype's size: the few that do not in the file are copied.
+        {name: tensor} in the order of the bytes, each in its shape, one without numbers too (which
+        torch.frombuffer cannot make). A tensor goes on being good after this function
+        has returned, and when the others are gone or the file has been deleted; with the last of
+        them goes the map. Writing to one is allowed and never reaches the file. Every tensor starts
+        at an address that is a multiple of its dtype's size: only those that do not in the file are
+        copied.
 
     Errors: those of `read_header`, before any tensor is made.
     """

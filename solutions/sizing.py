@@ -1,10 +1,4 @@
-"""Chapter 01: how many bytes a model needs and how fast they can be read, before any is read.
-
-`config` is the parsed config.json of a Llama-type checkpoint, under Hugging Face's names. Used are
-"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-and where they are there and not null "num_key_value_heads", "head_dim", "tie_word_embeddings".
-A size that is missing is a KeyError with its name.
-"""
+"""Chapter 01: how many bytes a model needs and how fast they can be read, before any is read."""
 
 import math
 from collections.abc import Mapping
@@ -50,7 +44,7 @@ def weight_bytes(
 ) -> int:
     """Bytes of all weights when the layers' matrices have `bits` a number.
 
-    At 32 or 16 bits every weight has that many, and the other arguments do not matter.
+    At 32 or 16 bits every weight has that many; the other arguments are checked, no more.
     Below, only the matrices of the layers, `matrices(config)`, are quantized. The rest has
     `kept_bits`: the embedding [vocab_size, hidden_size], the head of the same shape unless it is
     tied to the embedding, two norms of hidden_size numbers in each layer, and one at the end.
@@ -60,7 +54,10 @@ def weight_bytes(
     its last byte is filled up. To these come SCALE_BYTES for each group.
 
     Args:
-        config: see the top of this module.
+        config: the parsed config.json of a Llama-type checkpoint. It has "vocab_size",
+            "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", and
+            may have "num_key_value_heads", "head_dim", "tie_word_embeddings": null counts as not
+            given, and without the last one the head is not tied.
         bits: 32, 16, 8, 4 or 2.
         group_size: numbers of a row that share a scale and a minimum, 1 or more; None: the whole
             row is one group.
@@ -70,6 +67,7 @@ def weight_bytes(
         Bytes, a whole number.
 
     Errors: ValueError for other bits or kept_bits and for a group_size under 1, naming the value.
+    KeyError with the name of a size that config must have and has not.
     """
     # exercise 1.4
     _check_widths(bits, group_size, kept_bits)
@@ -105,7 +103,7 @@ def kv_cache_bytes(config: Sizes, length: int, batch: int = 1, bits: int = 16) -
     sequence ends.
 
     Args:
-        config: see the top of this module.
+        config: as in weight_bytes.
         length: tokens of each sequence, 0 or more.
         batch: sequences, 0 or more.
         bits: of one number: 32, 16 or 8.
@@ -114,6 +112,7 @@ def kv_cache_bytes(config: Sizes, length: int, batch: int = 1, bits: int = 16) -
         Bytes, a whole number.
 
     Errors: ValueError for a negative length or batch, and for other bits, naming the value.
+    KeyError with the name of a size that is missing.
     """
     # exercise 1.5
     if length < 0 or batch < 0:
@@ -187,7 +186,8 @@ def compute_bound_from(
 
     Returns:
         The first whole batch, 1 or more, for which predict_decode says "compute"; None when it
-        says "memory" for every batch.
+        says "memory" for every batch. Where rounding decides between two equal times, a
+        neighbour is right as well.
 
     Errors: ValueError for bandwidth or flops not above 0.
     """

@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import sys
+from functools import partial
 from importlib.metadata import version
 from types import SimpleNamespace
 
@@ -39,6 +40,21 @@ def test_one_problem_gives_exit_code_one_and_its_fix(healthy, monkeypatch, capsy
     out = capsys.readouterr().out
     assert "PROBLEM  model        model.safetensors is missing\n" in out
     assert "To mend\n  model: type `make model` (or `python -m course model`)\n" in out
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_a_report_that_nobody_can_read_is_no_traceback():
+    command = [sys.executable, "-c", "from course import doctor; exit(doctor.main([]))"]
+    run = partial(subprocess.run, command, cwd=paths.ROOT, stderr=subprocess.PIPE, encoding="utf-8")
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = run(stdout=full)
+    assert done.returncode == 1
+    assert done.stderr == "doctor: stdout cannot be written (No space left on device)\n"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = run(stdout=writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
 
 
 def test_before_the_set_up_it_answers_and_installs_nothing(tmp_path):
@@ -159,6 +175,10 @@ TABLE = """
             "535.86.10, CUDA 12.8; torch's build for CUDA 12.6 would use it; Tesla T4 (16.1 GB)",
         ),
         (TABLE.format(cuda="12.2"), "available are 12.6, 12.9, 13.0, 13.2"),
+        (
+            TABLE.format(cuda="13.0").replace("Driver Version: 535.86.10", "Driver Version: N/A"),
+            "there, CUDA 13.0; torch's build for CUDA 13.0 would use it; Tesla T4 (16.1 GB)",
+        ),
         (TABLE.format(cuda="N/A"), "535.86.10, CUDA unknown; Tesla T4 (16.1 GB)"),
         (
             TABLE.format(cuda="13.1").replace("15360MiB", "ERR!"),

@@ -5,11 +5,13 @@ import copy
 import inspect
 
 import pytest
+import torch
 
 from course import desk, verdict
 from course.judge import _spoken_of, judge
 from course.manifest import Chapter
 from course.progress import Progress
+from course.runner import _differ
 from course.submission import SubmissionError, find_submission, read_submission
 from tests.misconceptions import forward_pass as wrong
 
@@ -214,6 +216,22 @@ def test_the_line_is_that_of_the_definition_which_the_failed_check_is_about(subm
     cell = whole.replace(body_of(whole, "apply_rope"), "    return x + 0 * cos.sum()")
     result = judged(submit(solved, ex4_2=cell), "4.2")
     assert "def apply_rope" in result.failure.place
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changed"),
+    [
+        ([3, 1], [1, 3], True),
+        ({"a": [1]}, {"a": [2]}, True),
+        ({"a": 1}, {"a": 1, "b": 2}, True),
+        ([torch.ones(2)], [torch.zeros(2)], True),
+        ([1], [True], True),
+        ([float("nan"), "x", None], [float("nan"), "x", None], False),
+        ({"a": (torch.ones(2), 1)}, {"a": (torch.ones(2), 1)}, False),
+    ],
+)
+def test_a_change_inside_an_argument_is_seen(old, new, changed):
+    assert _differ(old, new) is changed
 
 
 def test_where_nothing_says_which_definition_is_meant_no_line_is_shown():

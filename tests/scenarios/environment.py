@@ -1,10 +1,18 @@
 """Chapter 01's live objects: clocks and calls, driven beside the code under test."""
 
+import itertools
 import sys
 import tempfile
 import tracemalloc
 from contextlib import contextmanager
 from pathlib import Path
+
+import psutil
+
+from course.cases import describe
+
+MAP = "<a map>"
+NO_TEXT = bytes(range(256)) + b"\r\n"  # every byte, and what text mode makes one character of
 
 
 class Stopwatch:
@@ -19,26 +27,19 @@ class Stopwatch:
 
     def call(self) -> str:
         self.log.append("call")
-        self.now += self.seconds.pop(0)
+        self.now += self.seconds.pop(0) if self.seconds else 0.0  # called more often than asked
         return "dropped"
 
 
-def time_with(module, seconds: list[float], **counts) -> dict:
+def time_call_with(module, seconds: list, counts: dict) -> dict:
     """The runs of time_call on a call that takes these seconds, and the log."""
     watch = Stopwatch(seconds)
     timing = module.time_call(watch.call, watch.clock, **counts)
-    return {"runs": list(timing.runs), "tuple": isinstance(timing.runs, tuple), "log": watch.log}
+    runs = getattr(timing, "runs", None)
+    return {"runs": runs, "returned": describe(timing), "log": watch.log}
 
 
-def time_with_counts(module, seconds: list, warmup: int, repeats: int) -> dict:
-    return time_with(module, seconds, warmup=warmup, repeats=repeats)
-
-
-def time_by_default(module, seconds: list) -> dict:
-    return time_with(module, seconds)
-
-
-def quoted(module, runs: list) -> dict:
+def Timing_of(module, runs: list) -> dict:
     """What a Timing of these runs says of them."""
     timing = module.Timing(tuple(runs))
     return {"median": timing.median, "spread": timing.spread, "runs": list(timing.runs)}
@@ -52,16 +53,18 @@ def calls_before_the_error(module, name: str, *numbers) -> list:
             module.time_call(watch.call, watch.clock, *numbers)
         else:
             module.bandwidth(watch.call, numbers[0], watch.clock)
-    except ValueError as error:
-        return [str(error), *watch.log]
+    except ValueError:
+        return ["refused", *watch.log]
     return ["no error", *watch.log]
 
 
-def error_in_the_call(module) -> str:
-    """The exception that the timed call raises, as it comes out."""
+def error_in_the_call(module, which: int) -> str:
+    """The exception that one of the calls raises, the first being number 0, as it comes out."""
+    number = itertools.count()
 
     def call():
-        raise KeyError("from the call")
+        if next(number) == which:
+            raise KeyError("from the call")
 
     try:
         module.time_call(call, lambda: 0.0)
@@ -70,25 +73,44 @@ def error_in_the_call(module) -> str:
     return "nothing came out"
 
 
-def bandwidth_with(module, seconds: list, nbytes: int, warmup: int, repeats: int) -> dict:
+def bandwidth_with(module, seconds: list, nbytes: int, counts: dict) -> dict:
     """bandwidth of a transfer that takes these seconds, and how often it was called."""
     watch = Stopwatch(seconds)
-    value = module.bandwidth(watch.call, nbytes, watch.clock, warmup=warmup, repeats=repeats)
+    value = module.bandwidth(watch.call, nbytes, watch.clock, **counts)
     return {"value": value, "calls": watch.log.count("call")}
 
 
-def read_with(module, size: int, chunk: int) -> dict:
+def read_through_with(module, size: int, chunk: int) -> dict:
     """read_through of a file of `size` bytes, and the memory that it took, in whole chunks."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
-        path.write_bytes(b"\0" * size)
+        path.write_bytes((NO_TEXT * (size // len(NO_TEXT) + 1))[:size])
         with _watched_opens(Path(folder)) as opened:
-            module.read_through(path, chunk)  # what is loaded once is not counted
+            count = _bytes_read_by(lambda: module.read_through(path, chunk))  # loads things once
+        mapped = MAP in opened
+        counted = _bytes_read_by(path.read_bytes) >= size  # not by every system
+        read = count >= size or mapped or not counted
         total, peak = _peak(lambda: module.read_through(str(path), chunk))
-    return {"total": total, "chunks": round(peak / chunk), "opened": opened != []}
+    found = {"total": total, "chunks": round(peak / chunk), "opened": opened != []}
+    return {**found, "mapped": mapped, "read": read}
 
 
-def hash_with(module, size: int, chunk: int) -> dict:
+def _bytes_read_by(call) -> int:
+    """What this process reads in a call, from a disk or a cache; 0 where no system says so."""
+    before = _bytes_read()
+    call()
+    return _bytes_read() - before
+
+
+def _bytes_read() -> int:
+    try:
+        counters = psutil.Process().io_counters()
+    except (AttributeError, NotImplementedError, OSError, psutil.Error):  # macOS; some containers
+        return 0
+    return getattr(counters, "read_chars", counters.read_bytes)  # read_chars: Linux
+
+
+def sha256_file_with(module, size: int, chunk: int) -> dict:
     """sha256_file of a file of zeros, and the memory that it took, in whole chunks."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
@@ -98,18 +120,18 @@ def hash_with(module, size: int, chunk: int) -> dict:
     return {"digest": digest, "chunks": round(peak / chunk)}
 
 
-def manifest_with(module, folder: str, files: dict) -> dict:
+def check_manifest_with(module, folder: str, files: dict) -> dict:
     """check_manifest: its lines or its error, the files that were opened, the bytes told of."""
     told, found = [], {}
     with _watched_opens(Path(folder)) as opened:
         try:
-            found["lines"] = module.check_manifest(folder, files, progress=told.append)
+            found["lines"] = module.check_manifest(Path(folder), files, progress=told.append)
         except ValueError:
             found["lines"] = "ValueError"
-    return {**found, "opened": sorted(set(opened)), "told": sum(told)}
+    return {**found, "opened": sorted(set(opened) - {MAP}), "told": sum(told)}
 
 
-def hash_told(module, size: int, chunk: int) -> list:
+def sha256_file_tells(module, size: int, chunk: int) -> list:
     """What the progress of sha256_file is told of a file."""
     told = []
     with tempfile.TemporaryDirectory() as folder:
@@ -121,10 +143,12 @@ def hash_told(module, size: int, chunk: int) -> list:
 
 @contextmanager
 def _watched_opens(folder: Path):
-    """The names of the files in a folder that are opened, in whatever way."""
+    """The names of the files in a folder that are opened, in whatever way, and MAP for a map."""
     opened, watching = [], True
 
     def hook(event: str, args: tuple) -> None:
+        if watching and event == "mmap.__new__":
+            opened.append(MAP)
         if watching and event == "open" and isinstance(args[0], str | Path):
             path = Path(args[0])
             if path.is_relative_to(folder):

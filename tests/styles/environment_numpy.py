@@ -66,13 +66,17 @@ def mebibytes(text):
     return None if found is None else int(found.group(1)) << 20
 
 
+def digits_first(text):
+    return text if re.match(r"\d", text or "") else None
+
+
 def read_csv(head, *lines):
     keys = re.split(r"\s*,\s*", head.strip())
     table = [dict(zip(keys, re.split(r"\s*,\s*", line.strip()), strict=False)) for line in lines]
     total, used = "memory.total [MiB]", "memory.used [MiB]"
     gpus = [Gpu(r["name"], mebibytes(r.get(total)), mebibytes(r.get(used))) for r in table]
     version = next((r.get("driver_version") for r in table), None)
-    return Driver(version, None, tuple(gpus))
+    return Driver(digits_first(version), None, tuple(gpus))
 
 
 def parse_nvidia_smi(text):
@@ -94,7 +98,7 @@ def parse_nvidia_smi(text):
         pair = re.search(r"(\d+)MiB */ *(\d+)MiB", row["below"])
         used, total = pair.groups() if pair else ("", "")
         gpus.append(Gpu(row["name"], mebibytes(total), mebibytes(used)))
-    return Driver(version, parts[:2] or None, tuple(gpus))
+    return Driver(digits_first(version), parts[:2] or None, tuple(gpus))
 
 
 def choose_cuda(supported, available):

@@ -48,8 +48,11 @@ class MemoryPlan:
 
 
 def after(line, label):
-    word = line.split(label, 1)[1].split()[0]
-    return word if word[0].isdigit() else None
+    return number(line.split(label, 1)[1].split()[0])
+
+
+def number(word):
+    return word if word[:1].isdigit() else None
 
 
 def mib(text):
@@ -68,8 +71,9 @@ def memory(line):
 def from_csv(lines):
     titles = [cell.strip() for cell in lines[0].split(",")]
     rows = [dict(zip(titles, map(str.strip, line.split(",")), strict=True)) for line in lines[1:]]
-    version = rows[0]["driver_version"] if rows else None
-    gpus = [Gpu(r["name"], mib(r["memory.total [MiB]"]), mib(r["memory.used [MiB]"])) for r in rows]
+    version = number(rows[0].get("driver_version", "")) if rows else None
+    total, used = "memory.total [MiB]", "memory.used [MiB]"
+    gpus = [Gpu(r["name"], mib(r[total]), mib(r.get(used, ""))) for r in rows]
     return Driver(version, None, tuple(gpus))
 
 
@@ -191,7 +195,7 @@ def weight_bytes(config, bits=32, group_size=None, kept_bits=16):
 
 def kv_cache_bytes(config, length, batch=1, bits=16):
     if min(length, batch) < 0 or bits not in {8, 16, 32}:
-        raise ValueError("length, batch or bits")
+        raise ValueError(f"length {length}, batch {batch} or bits {bits}")
     h = config["num_attention_heads"]
     d = config.get("head_dim") or config["hidden_size"] // h
     numbers = (config.get("num_key_value_heads") or h) * d * config["num_hidden_layers"]

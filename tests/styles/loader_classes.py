@@ -238,7 +238,7 @@ class Folder:
         for file in files.values():
             if not isinstance(file, str) or Path(file.replace("\\", "/")).name != file:
                 raise ValueError(f"{self.index}: {file!r:.50}")
-            if len(file) > 255 or Path(file).suffix != ".safetensors":
+            if len(file.encode()) > 255 or ":" in file or Path(file).suffix != ".safetensors":
                 raise ValueError(f"{self.index}: {file!r:.50}")
         return files
 
@@ -332,6 +332,6 @@ class Loader:
 
 
 def load_model(folder, dtype=torch.float32, device="cpu", clock=time.perf_counter, progress=None):
-    if dtype not in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+    if "float" not in str(dtype):
         raise ValueError(f"{dtype} is no floating dtype")
     return Loader(clock).load(folder, dtype, device, progress)

@@ -200,8 +200,8 @@ def index_of(folder):
     if type(weight_map) is not dict or len(weight_map) == 0:
         raise ValueError(f"{INDEX}: weight_map")
     for file in weight_map.values():
-        plain = type(file) is str and file.endswith(".safetensors") and len(file) < 256
-        if not plain or "/" in file or "\\" in file:
+        plain = type(file) is str and file.endswith(".safetensors") and len(file.encode()) < 256
+        if not plain or any(character in file for character in ":/\\"):
             raise ValueError(f"{INDEX}: {file}")
     return weight_map
 
@@ -266,17 +266,18 @@ def load_model(folder, dtype=torch.float32, device="cpu", clock=time.perf_counte
     times.append(clock())
     found = match_tensors(read_checkpoint(folder), config)
     times.append(clock())
-    for tensor in found.values():
-        tensor.reshape(-1).view(torch.uint8)[::1024].max()
-    times.append(clock())
     weights, done, total = {}, 0, 0
     for tensor in found.values():
         total += tensor.numel() * tensor.element_size()
     for name, tensor in found.items():
+        tensor.reshape(-1).view(torch.uint8)[::1024].max()
+        times.append(clock())
         done += tensor.numel() * tensor.element_size()
         weights[name] = tensor.to(dtype).to(device)
         if progress is not None:
             progress(done, total)
-    times.append(clock())
-    stages = dict(zip(("config", "instantiate", "read", "move"), np.diff(times)))
+        times.append(clock())
+    took = np.diff(times)
+    stages = dict(zip(("config", "instantiate"), took[:2]))
+    stages |= {"read": took[2::2].sum(), "move": took[3::2].sum()}
     return LoadedModel(config, weights, stages)

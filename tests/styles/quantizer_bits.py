@@ -144,14 +144,16 @@ def save_quantized(path, weights):
             kinds = (
                 ("data", "scale", "minimum") if weight.minimum is not None else ("data", "scale")
             )
-            flat.update({f"{name}.{kind}": getattr(weight, kind).contiguous() for kind in kinds})
+            flat.update({f"{name}.{kind}": getattr(weight, kind) for kind in kinds})
         else:
-            flat[name] = weight.contiguous()
+            flat[name] = weight
+    whole = torch.contiguous_format
+    flat = {name: tensor.clone(memory_format=whole) for name, tensor in flat.items()}
     keys = ("bits", "group_size", "shape")
     text = json.dumps({name: dict(zip(keys, row, strict=True)) for name, row in layout.items()})
     about = {"format": "quantized-llama", "version": "1", "tensors": text}
     save_file(flat, f"{path}.partial", metadata=about)
-    Path(f"{path}.partial").rename(path)
+    Path(f"{path}.partial").replace(path)
 
 
 def load_quantized(path):

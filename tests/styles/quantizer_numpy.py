@@ -75,7 +75,7 @@ def unpack(packed, bits, count):
     out = np.zeros((*array.shape[:-1], count), dtype=np.uint8)
     for column in range(count):
         place = column % NUMBERS[bits]
-        out[..., column] = array[..., column // NUMBERS[bits]] // base**place % base
+        out[..., column] = array[..., column // NUMBERS[bits]] // base**place % base % 2**bits
     return torch.from_numpy(out)
 
 

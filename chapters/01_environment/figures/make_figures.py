@@ -77,7 +77,7 @@ def the_map() -> str:
 
 def driver() -> str:
     """Versions on a line: at or below the driver's ceiling, or above it."""
-    versions = ("11.8", "12.1", "12.4", "12.6", "12.8", "13.0")
+    versions = ("11.8", "12.1", "12.4", "12.6", "13.0")
     parts = [label(20, 32, "the driver says: CUDA Version 12.5", 14, anchor="start", weight="bold")]
     for n, name in enumerate(versions):
         ink, words = (BLUE, "runs") if n < 3 else (GREY, "too new")
@@ -92,7 +92,7 @@ def driver() -> str:
         label(400, 214, "the trap", 12, ORANGE, anchor="start", weight="bold"),
     ]
     return picture(
-        830, 235, "Choosing a CUDA runtime at or just below what the driver supports", parts
+        690, 235, "Choosing a CUDA runtime at or just below what the driver supports", parts
     )
 
 
@@ -151,7 +151,7 @@ def groups() -> str:
     for n in range(12):
         ink, real = inks[n // 4], n < 10
         x = 130 + 44 * n + 24 * (n // 4)
-        parts.append(cell(x, 26, 40, ink if real else GREY, str(n) if real else "9"))
+        parts.append(cell(x, 26, 40, ink if real else GREY, str(n) if real else "–"))
     for g, ink in enumerate(inks):
         x = 130 + (44 * 4 + 24) * g
         parts.append(arrow((x + 86, 70), (x + 86, 96), ink=ink))

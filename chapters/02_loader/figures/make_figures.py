@@ -45,9 +45,9 @@ def main() -> None:
 def the_map() -> str:
     """Files on the left, weights on the right, what is checked between them."""
     parts = [
-        label(95, 32, "on disk", 14, weight="bold"),
-        label(405, 32, "believed after a check", 14, weight="bold"),
-        label(845, 32, "in memory", 14, weight="bold"),
+        label(95, 24, "on disk", 14, weight="bold"),
+        label(405, 24, "believed after a check", 14, weight="bold"),
+        label(845, 24, "in memory", 14, weight="bold"),
         box(20, 50, 150, 50, GREY, "config.json", "+ generation_config"),
         box(20, 215, 150, 50, GREY, "…index.json", "which shard has what"),
         box(20, 300, 150, 60, GREY, "model.safetensors", "or its shards"),
@@ -70,7 +70,7 @@ def the_map() -> str:
         arrow((520, 305), (520, 232)),
         arrow((595, 205), (678, 205)),
         arrow((790, 205), (853, 205)),
-        arrow((595, 75), (853, 75)),
+        arrow((295, 50), (295, 38), (917, 38), (917, 48)),
         label(637, 196, "272 tensors", 11, GREY),
         *_stages(400),
     ]
@@ -78,18 +78,23 @@ def the_map() -> str:
 
 
 def _stages(y: float) -> list[str]:
-    """The four stages under the boxes that belong to them."""
-    spans = (
-        (235, 355, "config"),
-        (445, 595, "instantiate"),
-        (680, 790, "read"),
-        (855, 980, "move"),
-    )
+    """A legend of the four stages, and the number of a stage at the corner of each of its boxes."""
     parts = [label(95, y + 5, "the four timed stages:", 13, GREY)]
-    for left, right, name in spans:
-        parts.append(line(left, y - 14, right, y - 14, BLUE))
-        parts.append(label((left + right) / 2, y + 5, name, 13, BLUE, weight="bold"))
+    for number, (x, name) in enumerate(
+        ((235, "config"), (365, "instantiate"), (530, "read"), (630, "move")), 1
+    ):
+        parts += _number(x, y, number)
+        parts.append(label(x + 18, y + 5, name, 13, BLUE, anchor="start", weight="bold"))
+    second = ((445, 50), (235, 215), (235, 305), (445, 305), (445, 180))
+    for number, x, y in ((1, 235, 50), *((2, *at) for at in second), (3, 680, 180), (4, 702, 180)):
+        parts += _number(x, y, number)
     return parts
+
+
+def _number(x: float, y: float, number: int) -> list[str]:
+    """A number in a circle."""
+    circle = f"<circle cx='{x}' cy='{y}' r='9' fill='{PALE[BLUE]}' stroke='{BLUE}'/>"
+    return [circle, label(x, y + 4, str(number), 11, INK)]
 
 
 def two_tensors() -> str:
@@ -100,11 +105,13 @@ def two_tensors() -> str:
     }
     text = json.dumps(header, separators=(",", ":")).encode("utf-8")
     text += b" " * (-len(text) % 8)
-    split = text.index(b',"b"') + 1
+    comma, brace = text.index(b',"b"'), text.rindex(b"}")
     pieces = [
-        (GREY, struct.pack("<Q", len(text))),
-        (BLUE, text[:split]),
-        (ORANGE, text[split:]),
+        (GREY, struct.pack("<Q", len(text)) + text[:1]),
+        (BLUE, text[1:comma]),
+        (GREY, text[comma : comma + 1]),
+        (ORANGE, text[comma + 1 : brace]),
+        (GREY, text[brace:]),
         (BLUE, struct.pack("<2f", 1.0, -2.0)),
         (ORANGE, struct.pack("<2H", 0x3F00, 0xC040)),
     ]
@@ -113,15 +120,15 @@ def two_tensors() -> str:
     parts = [_byte(n, ink, byte, n >= data) for n, (ink, byte) in enumerate(bytes_)]
     parts += [label(52, 75 + 28 * row, str(16 * row), 12, GREY, anchor="end") for row in range(9)]
     legend = (
-        (40, GREY, "length: 112, in 8 bytes"),
-        (260, BLUE, "a: float32 [2]"),
-        (420, ORANGE, "b: bfloat16 [1, 2]"),
+        (40, GREY, "the length (112), braces, a space"),
+        (320, BLUE, "a: float32 [2]"),
+        (465, ORANGE, "b: bfloat16 [1, 2]"),
     )
     for x, ink, words in legend:
         parts.append(f"<rect x='{x}' y='18' width='18' height='18' fill='{PALE[ink]}' ")
         parts.append(f"stroke='{ink}'/>" + label(x + 26, 32, words, 13, anchor="start"))
     base = f"thick border: the data. They begin at byte 8 + {len(text)} = {data}"
-    parts.append(label(590, 32, base, 13, anchor="start"))
+    parts.append(label(635, 32, base, 13, anchor="start"))
     notes = (
         (7, "a: 00 00 80 3f is 1.0, 00 00 00 c0 is −2.0"),
         (8, "b: 00 3f is 0.5, 40 c0 is −3.0"),
@@ -160,7 +167,7 @@ def views() -> str:
         box(665, 25, 150, 44, GREEN, "down_proj, layer 0"),
     ]
     inks = [GREY] + [BLUE] * 7 + [ORANGE] * 4 + [GREEN] * 4
-    present, written = {0, 3, 8, 9}, {9}
+    present, written = {0, 3, 4, 8, 9}, {9}
     for n, ink in enumerate(inks):
         x = 190 + 42 * n
         parts.append(_page(x, 130, ink))
@@ -174,7 +181,7 @@ def views() -> str:
         parts.append(arrow((x, 69), (x, 127), ink=ink))
     parts += [
         label(346, 104, "row 4,649 was read:", 12, GREY, anchor="start"),
-        label(346, 120, "its page is there", 12, GREY, anchor="start"),
+        label(346, 120, "its two pages are there", 12, GREY, anchor="start"),
         label(626, 246, "written to: a private copy,", 12, GREY, anchor="start"),
         label(626, 262, "the file stays as it is", 12, GREY, anchor="start"),
         label(520, 385, "A tensor holds the map, the map holds the pages.", 13),
@@ -251,7 +258,7 @@ def block() -> str:
         label(177, 48, "minimum m", 13, GREEN, weight="bold"),
         label(592, 48, "16 bytes: two numbers q of 4 bits in each", 13, BLUE, weight="bold"),
         label(85, 112, f"{d:.5f}", 12, GREY),
-        label(177, 112, f"{m:.5f}", 12, GREY),
+        label(177, 112, f"{m:.6f}", 12, GREY),
     ]
     examples = ((0, 4, raw[4] & 15, 250), (1, 5, raw[5] & 15, 250), (16, 4, raw[4] >> 4, 620))
     for row, (weight, at, q, x) in enumerate(examples):

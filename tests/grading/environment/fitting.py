@@ -1,6 +1,7 @@
 """1.7 plan_memory: numbers small enough to be checked in the head."""
 
-from course.cases import Wrong, case, expect_equal, expect_raises
+from course.cases import Wrong, case, describe, expect_equal, expect_raises
+from course.wire import Record
 
 GB = 10**9
 
@@ -8,13 +9,16 @@ GB = 10**9
 def expect_plan(learner, numbers: tuple, *words: tuple[str, ...]) -> None:
     """The plan fits when there are no words; else one reason for each, with these words in it."""
     plan = learner.plan_memory(*numbers)
+    if not isinstance(plan, Record):
+        raise Wrong(f"it should be a MemoryPlan, but is {describe(plan)}")
     expect_equal(plan.fits, not words, "fits")
     if not isinstance(plan.reasons, tuple) or len(plan.reasons) != len(words):
-        raise Wrong(f"reasons is {plan.reasons!r}, expected a tuple of {len(words)}")
+        raise Wrong(f"reasons is {describe(plan.reasons)}, expected a tuple of {len(words)}")
     for reason, wanted in zip(plan.reasons, words, strict=True):
         for word in wanted:
-            if word not in reason:
-                raise Wrong(f"the reason {reason!r} does not contain {word!r}")
+            if not isinstance(reason, str) or word not in reason:
+                shown = reason[:300] if isinstance(reason, str) else describe(reason)
+                raise Wrong(f"the reason {shown!r} does not contain {word!r}")
 
 
 @case("1.7")

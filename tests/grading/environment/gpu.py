@@ -1,6 +1,9 @@
 """1.1 parse_nvidia_smi and choose_cuda, on tables of several generations of drivers."""
 
-from course.cases import case, expect_equal, expect_raises
+from collections.abc import Callable
+from contextlib import contextmanager
+
+from course.cases import Wrong, case, describe, expect_equal, expect_raises
 from course.wire import Record
 from tests.grading.environment.tables import (
     FAILURE,
@@ -13,11 +16,21 @@ from tests.grading.environment.tables import (
 )
 
 
-def plain(value):
-    """Records as dictionaries, at every depth."""
-    if isinstance(value, Record):
-        return {name: plain(field) for name, field in value.fields.items()}
-    return tuple(map(plain, value)) if isinstance(value, tuple) else value
+def expect_fields(got, kind: str, expected: dict, what: str) -> None:
+    """got is a record with these fields, compared one by one."""
+    if not isinstance(got, Record):
+        raise Wrong(f"{what} should be a {kind}, but is {describe(got)}")
+    for name, value in expected.items():
+        expect_equal(getattr(got, name, "not there"), value, f"{what}.{name}")
+
+
+@contextmanager
+def telling(what: Callable[[], str]):
+    """Adds to a complaint what the text says about it."""
+    try:
+        yield
+    except Wrong as complaint:
+        raise Wrong(f"{complaint}; the text says\n{what()}") from None
 
 
 def gpu(name: str, used: int | None, total: int | None) -> dict:
@@ -26,10 +39,28 @@ def gpu(name: str, used: int | None, total: int | None) -> dict:
     return {"name": name, "memory_bytes": total, "used_bytes": used}
 
 
+def lines_of(text: str, place: int | None = None) -> str:
+    """The line of the versions, or all about the device at a place, for a message."""
+    lines = text.splitlines()
+    if lines[0].count(","):
+        return lines[1 if place is None else 1 + place]
+    if place is None:
+        return next((line for line in lines if " Version:" in line), "nothing")
+    first = [n for n, line in enumerate(lines) if ":00.0 Off" in line][place]
+    return "\n".join(lines[first : first + 2])
+
+
 def expect_driver(learner, text: str, version: str | None, cuda, *gpus: dict) -> None:
     """The text gives this driver and these devices."""
-    expected = {"version": version, "cuda": cuda, "gpus": tuple(gpus)}
-    expect_equal(plain(learner.parse_nvidia_smi(text)), expected)
+    got = learner.parse_nvidia_smi(text)
+    with telling(lambda: lines_of(text)):
+        expect_fields(got, "Driver", {"version": version, "cuda": cuda}, "driver")
+    if not isinstance(got.gpus, tuple):
+        raise Wrong(f"driver.gpus should be a tuple, but is {describe(got.gpus)}")
+    expect_equal(len(got.gpus), len(gpus), "the number of devices")
+    for i, expected in enumerate(gpus):
+        with telling(lambda i=i: lines_of(text, i)):
+            expect_fields(got.gpus[i], "Gpu", expected, f"driver.gpus[{i}]")
 
 
 @case("1.1")
@@ -72,21 +103,23 @@ def smi_many_devices(learner, rng):
 
 @case("1.1")
 def smi_on_windows(learner, rng):
-    """On Windows the driver's model, WDDM or TCC, stands where Linux has On or Off."""
+    """On Windows the driver's model, WDDM or TCC, stands where Linux has On or Off; CR LF."""
     devices = [device(0, "NVIDIA GeForce RTX 3080", "WDDM", "812MiB / 10240MiB", mig=True)]
     devices.append(device(1, "Quadro GV100", "TCC", "3MiB / 32508MiB", mig=True))
     expected = gpu("NVIDIA GeForce RTX 3080", 812, 10240), gpu("Quadro GV100", 3, 32508)
-    expect_driver(learner, table("551.61", "12.4", *devices), "551.61", (12, 4), *expected)
+    text = table("551.61", "12.4", *devices).replace("\n", "\r\n")
+    expect_driver(learner, text, "551.61", (12, 4), *expected)
 
 
 @case("1.1")
-def smi_without_a_cuda_version(learner, rng):
-    """A driver that names no CUDA version, or says N/A or ERR!, gives None."""
+def smi_without_a_version(learner, rng):
+    """A version that is not there, or is N/A or ERR!, is None: CUDA's and the driver's own."""
     lines = device(0, "GeForce GTX 1080", "Off", "10MiB / 8119MiB")
     expected = gpu("GeForce GTX 1080", 10, 8119)
     expect_driver(learner, table("384.130", None, lines), "384.130", None, expected)
     for said in ("N/A", "ERR!"):
         expect_driver(learner, table("470.57.02", said, lines), "470.57.02", None, expected)
+    expect_driver(learner, table("N/A", "12.2", lines), None, (12, 2), expected)
 
 
 @case("1.1")
@@ -94,10 +127,10 @@ def smi_device_without_memory(learner, rng):
     """A device whose memory is N/A or ERR! has None for it; the others keep their own memory."""
     for shown in ("N/A", "ERR!"):
         broken = device(0, "Tesla K80", "Off", shown)
-        whole = device(1, "Tesla T4", "N/A", "5MiB / 15360MiB")
+        whole = device(1, "Tesla T4", "N/A", "0MiB / 15360MiB")  # nothing used is a number
         text = table("525.60.13", "12.0", broken, whole, broken, processes=PROCESSES)
         silent = gpu("Tesla K80", None, None)
-        expected = silent, gpu("Tesla T4", 5, 15360), silent
+        expected = silent, gpu("Tesla T4", 0, 15360), silent
         expect_driver(learner, text, "525.60.13", (12, 0), *expected)
 
 
@@ -145,15 +178,27 @@ def smi_csv_with_gaps(learner, rng):
     rows = [["NVIDIA A10", "550.54.15", str(used), "23028"]]
     rows.append(["NVIDIA GB10", "550.54.15", "[N/A]", "[N/A]"])
     rows.append(["Tesla K80", "550.54.15", "[Not Supported]", "11441"])
+    rows.append(["Tesla T4", "550.54.15", "0 MiB", "15360 MiB"])
     expected = gpu("NVIDIA A10", used, 23028), gpu("NVIDIA GB10", None, None)
-    expected += (gpu("Tesla K80", None, 11441),)
+    expected += gpu("Tesla K80", None, 11441), gpu("Tesla T4", 0, 15360)
     expect_driver(learner, as_csv(order, *rows), "550.54.15", None, *expected)
+    unknown = [[name, "[N/A]", taken, total] for name, _, taken, total in rows]
+    expect_driver(learner, as_csv(order, *unknown), None, None, *expected)
+
+
+@case("1.1")
+def smi_csv_with_few_columns(learner, rng):
+    """A CSV without driver_version or memory.used gives None for them."""
+    total = rng.randrange(1000, 90000)
+    text = as_csv(["memory.total [MiB]", "name"], [f"{total} MiB", "NVIDIA A10"])
+    expect_driver(learner, text, None, None, gpu("NVIDIA A10", None, total))
 
 
 @case("1.1")
 def smi_no_devices(learner, rng):
     """The text "No devices were found" is a driver with no devices."""
-    expect_driver(learner, "No devices were found\n", None, None)
+    for end in ("\n", "", "\r\n"):
+        expect_driver(learner, f"No devices were found{end}", None, None)
 
 
 @case("1.1")
@@ -191,6 +236,7 @@ def cuda_as_numbers(learner, rng):
     expect_equal(learner.choose_cuda((12, 12), ["12.4", "12.10", "12.9"]), "12.10")
     expect_equal(learner.choose_cuda((12, 9), ["12.4", "12.10"]), "12.4")
     expect_equal(learner.choose_cuda((10, 0), ["9.2", "10.1"]), "9.2")
+    expect_equal(learner.choose_cuda((13, 0), ["12.4", "12.10", "12.9"]), "12.10")
 
 
 @case("1.1")
@@ -202,10 +248,16 @@ def cuda_as_written(learner, rng):
 
 @case("1.1")
 def cuda_that_does_not_fit(learner, rng):
-    """None fits: a ValueError with all versions in it. A text that is no version is named."""
+    """None fits: a ValueError with all versions in it, the supported one as well."""
     with expect_raises("ValueError", naming=["11.2", "11.8", "12.4"]):
         learner.choose_cuda((11, 2), ["12.4", "11.8"])
     with expect_raises("ValueError", naming=["11.2"]):
         learner.choose_cuda((11, 2), [])
-    with expect_raises("ValueError", naming=["latest"]):
-        learner.choose_cuda((11, 2), ["11.0", "latest"])
+
+
+@case("1.1")
+def cuda_that_is_no_version(learner, rng):
+    """A text that is no version is a ValueError that names it, even where another would fit."""
+    for text in ("latest", "12.x", "12.4beta"):
+        with expect_raises("ValueError", naming=[text]):
+            learner.choose_cuda((11, 2), ["11.0", text])

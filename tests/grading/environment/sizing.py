@@ -4,7 +4,7 @@ Expected bytes come from lists of shapes written out by hand, not from a formula
 sizes: Llama 2 13B has 13,015,864,320 parameters, SmolLM2 135M has 134,515,008.
 """
 
-from course.cases import Wrong, case, expect_equal, expect_raises
+from course.cases import Wrong, case, describe, expect_equal, expect_raises
 
 LLAMA_13B = {
     "vocab_size": 32000, "hidden_size": 5120, "intermediate_size": 13824,
@@ -69,9 +69,9 @@ def width_of_a_key(learner, rng):
     """Key/value heads times head_dim; without key/value heads there are as many as query heads."""
     config = some_config(rng)
     heads, shared = config["num_attention_heads"], config.pop("num_key_value_heads")
-    for given, expected in (({}, heads), ({"num_key_value_heads": None}, heads),
+    for given, expected in (({"num_key_value_heads": 1}, 1),
                             ({"num_key_value_heads": shared}, shared),
-                            ({"num_key_value_heads": 1}, 1)):  # fmt: skip
+                            ({}, heads), ({"num_key_value_heads": None}, heads)):  # fmt: skip
         expect_equal(learner.kv_width({**config, **given}), 14 * expected)
     expect_equal(learner.kv_width(SMOLLM2), 192)
 
@@ -135,10 +135,30 @@ def weights_with_defaults(learner, rng):
 @case("1.4")
 def weights_refused(learner, rng):
     """Widths and groups that there are not are a ValueError that names the number."""
-    for wrong in ((5,), (64,), (0,), (3, 32), (8, 0), (4, -8), (4, 32, 8), (4, 32, 0)):
+    for wrong in (
+        (5,),
+        (64,),
+        (0,),
+        (3, 32),
+        (8, 0),
+        (4, -8),
+        (4, 32, 8),
+        (4, 32, 0),
+        (16, 0),
+        (32, 32, 8),
+    ):
         odd = wrong[0] if wrong[0] in (3, 5) else wrong[-1]
         with expect_raises("ValueError", naming=[odd]):
             learner.weight_bytes(SMOLLM2, *wrong)
+
+
+@case("1.4")
+def weights_of_a_config_with_a_gap(learner, rng):
+    """A size that is missing is a KeyError with its name: no sum is made without it."""
+    for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads"):
+        config = {key: value for key, value in some_config(rng).items() if key != name}
+        with expect_raises("KeyError", naming=[name]):
+            learner.weight_bytes(config, 16)
 
 
 @case("1.5")
@@ -176,16 +196,27 @@ def cache_of_nothing(learner, rng):
     """No tokens or no sequences take no bytes; less than none, or odd widths, are refused."""
     expect_equal(learner.kv_cache_bytes(SMOLLM2, 0, 4), 0)
     expect_equal(learner.kv_cache_bytes(SMOLLM2, 4, 0), 0)
-    for wrong in ((-1, 1), (1, -1), (1, 1, 4), (1, 1, 64)):
-        with expect_raises("ValueError"):
+    for wrong, odd in (
+        ((-7, 1), -7),
+        ((1, -7), -7),
+        ((-7, -7), -7),
+        ((3, 2, 4), 4),
+        ((3, 2, 64), 64),
+    ):
+        with expect_raises("ValueError", naming=[odd]):
             learner.kv_cache_bytes(SMOLLM2, *wrong)
+    with expect_raises("KeyError", naming=["num_hidden_layers"]):
+        learner.kv_cache_bytes({"num_attention_heads": 8, "hidden_size": 64}, 1)
+
+
+SLOW = ((0.0, 8.0), (8.0, 0.0), (-1.0, 8.0), (8.0, -1.0), (-1.0, -1.0))  # bandwidth, flops
 
 
 def expect_prediction(got, tokens: float, bound: str) -> None:
     """A Prediction with this speed, but for rounding."""
     speed = getattr(got, "tokens_per_second", None)
     if not isinstance(speed, float) or not abs(speed - tokens) <= 1e-9 * tokens:
-        raise Wrong(f"tokens_per_second is {speed!r}, expected {tokens!r}")
+        raise Wrong(f"tokens_per_second is {describe(speed)}, expected {describe(tokens)}")
     expect_equal(got.bound, bound, "bound")
 
 
@@ -222,14 +253,19 @@ def roofline_at_the_ridge(learner, rng):
 @case("1.6")
 def roofline_refused(learner, rng):
     """A speed or batch that is not above 0, or nothing to do, is a ValueError."""
-    for wrong in (
-        (1e9, 0.0, 1e9, 0.0, 1e9),
-        (1e9, 0.0, 1e9, 1e9, -1.0),
-        (1e9, 0.0, 1e9, 1e9, 1e9, 0),
-        (0.0, 0.0, 0.0, 1e9, 1e9),
-    ):
+    for wrong in (*SLOW, (1e9, 1e9, 0), (1e9, 1e9, -2)):
         with expect_raises("ValueError"):
-            learner.predict_decode(*wrong)
+            learner.predict_decode(1e9, 0.0, 1e9, *wrong)
+    with expect_raises("ValueError"):
+        learner.predict_decode(0.0, 0.0, 0.0, 1e9, 1e9)
+
+
+@case("1.6")
+def roofline_of_one_wall(learner, rng):
+    """Nothing to read, or nothing to compute: the other of the two sets the speed."""
+    expect_prediction(learner.predict_decode(0.0, 0.0, 100.0, 8.0, 8.0, 2), 0.04, "compute")
+    expect_prediction(learner.predict_decode(800.0, 0.0, 0.0, 8.0, 8.0, 2), 0.02, "memory")
+    expect_prediction(learner.predict_decode(0.0, 200.0, 0.0, 8.0, 8.0, 2), 0.04, "memory")
 
 
 @case("1.6")
@@ -238,24 +274,28 @@ def turn_of_a_small_machine(learner, rng):
     expect_equal(learner.compute_bound_from(800.0, 0.0, 100.0, 8.0, 8.0), 5)
     expect_equal(learner.compute_bound_from(0.0, 0.0, 100.0, 8.0, 8.0), 1)
     expect_equal(learner.compute_bound_from(0.5, 0.0, 100.0, 8.0, 8.0), 1)
+    expect_equal(learner.compute_bound_from(650.0, 0.0, 100.0, 8.0, 8.0), 4)
+    expect_equal(learner.compute_bound_from(700.0, 0.0, 100.0, 8.0, 8.0), 4)
+    expect_equal(learner.compute_bound_from(40000.0, 0.0, 100.0, 8.0, 800.0), 20001)
 
 
 @case("1.6")
 def turn_where_it_is_predicted(learner, rng):
     """The batch before is bound by memory, this one by arithmetic."""
-    weights, parameters = float(rng.randrange(10**8, 10**9)), float(rng.randrange(10**8, 10**9))
-    machine = (1e10, rng.randrange(20, 90) * 1e9)
-    cache = rng.randrange(10, 50) / 100 * 2 * parameters / machine[1] * machine[0]
-    seconds = 2 * parameters / machine[1] - cache / machine[0]
-    expected = 1
-    while expected * seconds <= weights / machine[0]:
-        expected += 1
-    got = learner.compute_bound_from(weights, cache, parameters, *machine)
-    expect_equal(got, expected)
-    for batch, bound in ((expected - 1, "memory"), (expected, "compute")):
-        if batch:
-            found = learner.predict_decode(weights, cache, parameters, *machine, batch)
-            expect_equal(found.bound, bound, f"the bound of {batch} sequences")
+    for _ in range(4):
+        weights, parameters = (float(rng.randrange(10**8, 10**9)) for _ in range(2))
+        machine = (1e10, rng.randrange(20, 90) * 1e9)
+        cache = rng.randrange(10, 50) / 100 * 2 * parameters / machine[1] * machine[0]
+        seconds = 2 * parameters / machine[1] - cache / machine[0]
+        expected = 1
+        while expected * seconds <= weights / machine[0]:
+            expected += 1
+        got = learner.compute_bound_from(weights, cache, parameters, *machine)
+        expect_equal(got, expected)
+        for batch, bound in ((expected - 1, "memory"), (expected, "compute")):
+            if batch:
+                found = learner.predict_decode(weights, cache, parameters, *machine, batch)
+                expect_equal(found.bound, bound, f"the bound of {batch} sequences")
 
 
 @case("1.6")
@@ -264,6 +304,6 @@ def turn_that_never_comes(learner, rng):
     expect_equal(learner.compute_bound_from(800.0, 200.0, 100.0, 8.0, 8.0), None)
     expect_equal(learner.compute_bound_from(800.0, 300.0, 100.0, 8.0, 8.0), None)
     expect_equal(learner.compute_bound_from(0.0, 300.0, 100.0, 8.0, 8.0), None)
-    for wrong in ((0.0, 8.0), (8.0, 0.0), (-1.0, 8.0)):
+    for wrong in SLOW:
         with expect_raises("ValueError"):
             learner.compute_bound_from(800.0, 0.0, 100.0, *wrong)

@@ -16,9 +16,9 @@ def table(version: str, cuda: str | None, *devices: str, processes: str = "") ->
 
 
 def device(number: int, name: str, mode: str, memory: str, mig: bool = False) -> str:
-    """The two or, with the MIG column, three lines of a device."""
+    """The two or, with the MIG column, three lines of a device. Bus ids go from 3A upwards."""
     lines = [
-        f"|   {number}  {name:20} {mode:4} | 00000000:{number:02}:00.0 Off |              Off |",
+        f"|   {number}  {name:20} {mode:4} | 00000000:{number + 58:02X}:00.0 Off |          Off |",
         f"| N/A   34C    P0    36W / 300W | {memory:>20} |      0%      Default |",
     ]
     lines += [

@@ -1,7 +1,7 @@
 """2.3 check_architecture, head_sizes, rope_base, end_tokens; and read_config, which calls them."""
 
 from course.cases import Wrong, case, describe, expect_equal
-from tests.grading.loader.files import expect_refusals, new_folder, write_json
+from tests.grading.loader.files import drive, expect_refusals, new_folder, write_json
 from tests.reference.arrays import read_json
 
 LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama"}
@@ -29,6 +29,7 @@ def architecture_of_llamas(learner, rng):
         LLAMA | off,
         LLAMA | dict.fromkeys(off),
         LLAMA | {"vocab_size": -3, "anything": ["else"]},
+        LLAMA | {"model_type": "another"},
     ]
     for raw in raws:
         learner.check_architecture(raw)
@@ -47,12 +48,17 @@ def architecture_of_others(learner, rng):
             ({"architectures": None, "model_type": "gpt2"}, ["gpt2"]),
             ({"model_type": "qwen2"}, ["qwen2"]),
             ({}, []),
+            ({"architectures": "LlamaForCausalLM", "model_type": "llama"}, []),
+            ({"architectures": ["llama"], "model_type": "llama"}, ["llama"]),
+            ({"model_type": "LlamaForCausalLM"}, []),
             (LLAMA | {"hidden_act": "gelu"}, ["hidden_act", "gelu"]),
             (LLAMA | {"attention_bias": True}, ["attention_bias", "True"]),
             (LLAMA | {"mlp_bias": True}, ["mlp_bias", "True"]),
             (LLAMA | {"rope_interleaved": True}, ["rope_interleaved", "True"]),
             (LLAMA | {"quantization_config": {"bits": 4}}, ["quantization_config", "bits"]),
+            (LLAMA | {"quantization_config": {}}, ["quantization_config"]),
             (LLAMA | {"sliding_window": 4096}, ["sliding_window", "4096"]),
+            (LLAMA | {"sliding_window": 0}, ["sliding_window", "0"]),
         )
     ]
     expect_refusals(learner, "check_architecture", "ValueError", lies)
@@ -140,6 +146,10 @@ def base_in_either_place(learner, rng):
     expect_base(learner, {"rope_theta": b, "rope_scaling": {"type": "default"}}, b)
     both = {"rope_parameters": {"rope_theta": a}, "rope_scaling": {"rope_theta": c}}
     expect_base(learner, both | {"rope_theta": b}, a)
+    bare = {"rope_parameters": {"rope_type": "default"}, "rope_scaling": {"rope_theta": c}}
+    expect_base(learner, bare | {"rope_theta": b}, b)
+    scaled = {"rope_parameters": {"rope_theta": a}, "rope_scaling": {"type": "linear"}}
+    expect_base(learner, scaled, a)
 
 
 @case("2.3")
@@ -171,6 +181,8 @@ def base_scaled(learner, rng):
                 lies.append((f"{place} has {key} {kind!r}", raw, [kind]))
     raw = {"rope_scaling": {"type": "linear", "factor": 2.0, "rope_theta": 5.0}}
     lies.append(("rope_scaling has type 'linear' and a base", raw, ["linear"]))
+    raw = {"rope_parameters": {"rope_type": "yarn"}, "rope_scaling": {"rope_theta": 5.0}}
+    lies.append(("rope_parameters has rope_type 'yarn' and nothing else", raw, ["yarn"]))
     expect_refusals(learner, "rope_base", "ValueError", lies)
 
 
@@ -190,7 +202,7 @@ def base_that_is_none(learner, rng):
 @case("2.3")
 def ends_one_or_many(learner, rng):
     """One id or a list, in either file; generation_config.json wins when it names any."""
-    a, b, c = rng.sample(range(1, 5000), 3)
+    a, b, c = rng.sample(range(1, 129_000), 3)
     for raw, generation, expected in (
         ({"eos_token_id": a}, {}, (a,)),
         ({"eos_token_id": [a, b]}, {}, (a, b)),
@@ -224,6 +236,15 @@ def ends_that_are_none(learner, rng):
             raise Wrong(f"{what} returned {found['returned']}, expected ValueError")
         if "ValueError" not in found["raised"]:
             raise Wrong(f"{what} raised {found['raised'][0]}, expected ValueError")
+
+
+@case("2.3")
+def config_is_only_read(learner, rng):
+    """None of the four changes the config that it is given: whoever reads it next needs it."""
+    raw = {"hidden_size": 32, "num_attention_heads": 4, "rope_theta": None, "eos_token_id": [2, 3]}
+    raw |= LLAMA | {"num_key_value_heads": None, "rope_parameters": {}, "sliding_window": None}
+    raw |= {"rope_scaling": {"rope_type": "default"}, "attention_bias": False}
+    drive(learner, "only_reads", raw, {"eos_token_id": [5], "temperature": 0.6})
 
 
 @case("2.3")

@@ -96,9 +96,12 @@ def header_in_the_order_of_bytes(learner, rng):
 
 @case("2.1")
 def header_with_more_in_it(learner, rng):
-    """Keys of an entry that the format does not know mean nothing; a file may have no tensor."""
+    """Keys of an entry that the format does not know mean nothing, and of all names only
+    "__metadata__" means something; a file may have no tensor.
+    """
     folder = new_folder(rng)
-    header = {"x": oracle.entry("U8", (2,), 0, 2) | {"comment": [1, {"deep": None}]}}
+    header = {"x": oracle.entry("U8", (1,), 0, 1) | {"comment": [1, {"deep": None}]}}
+    header |= {"__data__": oracle.entry("U8", (1,), 1, 2)}
     first = oracle.file_bytes(header, b"ab")
     only = {"__metadata__": {"version": "3", "note": ""}}
     second = oracle.file_bytes(only)
@@ -107,6 +110,28 @@ def header_with_more_in_it(learner, rng):
     expect_header(found[0], rows(header), {}, len(first) - 2)
     expect_header(found[1], [], only["__metadata__"], len(second))
     expect_header(found[2], [], {}, 10)
+
+
+@case("2.1")
+def header_at_the_limits(learner, rng):
+    """Every dtype of DTYPES is known, 64 dimensions are allowed, and so is a size of 2**63 - 1."""
+    tensors = [(dtype, dtype, (rng.randrange(1, 4),)) for dtype in oracle.ITEM]
+    header = oracle.entries([*tensors, ("64 dimensions", "F32", (1,) * 64)])
+    size = header["64 dimensions"]["data_offsets"][1]
+    header["wide"] = oracle.entry("U8", (0, 2**63 - 1), size, size)
+    data = oracle.file_bytes(header, bytes(size))
+    found = drive(learner, "headers", [write(new_folder(rng) / "x.safetensors", data)])[0]
+    expect_header(found, rows(header), {}, len(data) - size)
+
+
+@case("2.1")
+def header_of_what_is_there_now(learner, rng):
+    """A file that was replaced under the same name has its new header."""
+    path = new_folder(rng) / "x.safetensors"
+    for name in "ab":
+        header = {name: oracle.entry("U8", (3,), 0, 3)}
+        found = drive(learner, "headers", [write(path, oracle.file_bytes(header, b"abc"))])[0]
+        expect_header(found, rows(header), {}, len(oracle.file_bytes(header)))
 
 
 @case("2.1")
@@ -124,18 +149,23 @@ def header_reads_no_data(learner, rng):
 @case("2.1")
 def header_allocates_nothing_for_a_lie(learner, rng):
     """A length over MAX_HEADER is refused before anything is read, even where the file is as large
-    as that.
+    as that; so is one that the file has no room for.
     """
-    head = (150_000_000).to_bytes(8, "little") + b'{"a":' + b" " * 100
-    path = write_sparse(new_folder(rng) / "x.safetensors", head, 150_000_100)
-    answer = drive(learner, "header_memory", path, True)
-    if "ValueError" not in answer["found"].get("raised", ()):
-        raise Wrong(
-            "a header of 150,000,000 bytes, which the file has room for: expected ValueError, "
-            f"because MAX_HEADER is 100,000,000; it did {answer['found']}"
-        )
-    if answer["MB"] > 10:
-        raise Wrong(f"{answer['MB']} MB were allocated before the length was refused")
+    folder = new_folder(rng)
+    for number, (length, size) in enumerate(
+        ((150_000_000, 150_000_100), (2**64 - 1, 150_000_100), (99_000_000, 200))
+    ):
+        head = length.to_bytes(8, "little") + b'{"a":' + b" " * 100
+        path = write_sparse(folder / f"{number}.safetensors", head, size)
+        answer = drive(learner, "header_memory", path, True)
+        what = f"a header of {length:,} bytes in a file of {size:,}"
+        if "ValueError" not in answer["found"].get("raised", ()):
+            raise Wrong(
+                f"{what}: expected ValueError, because it may not reach past the end of the file, "
+                f"nor be over MAX_HEADER, which is 100,000,000; it did {answer['found']}"
+            )
+        if answer["MB"] > 10:
+            raise Wrong(f"{what}: {answer['MB']} MB were allocated before it was refused")
 
 
 @case("2.1")

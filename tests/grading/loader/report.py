@@ -25,8 +25,10 @@ def expect_match(learner, rng, found: dict, sizes: dict, what: str) -> None:
 def expect_report(learner, rng, found: dict, sizes: dict, problems: list[tuple]) -> None:
     """One ValueError with a line for each of (kind, name, *what else the line has), sorted."""
     shuffled = dict(rng.sample(list(found.items()), len(found)))
-    lines = drive(learner, "report", shuffled, sizes)
-    lines = [line for line in lines if line.startswith(tuple(f"{kind}:" for kind in KINDS))]
+    said = drive(learner, "report", shuffled, sizes)
+    lines = [line for line in said if line.startswith(tuple(f"{kind}:" for kind in KINDS))]
+    if problems and not lines:
+        raise Wrong(f"no line of the ValueError begins with one of {KINDS} and a colon: {said[:3]}")
     for kind, name, *more in problems:
         mine = [line for line in lines if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", line)]
         if len(mine) != 1:
@@ -35,19 +37,22 @@ def expect_report(learner, rng, found: dict, sizes: dict, problems: list[tuple])
             raise Wrong(
                 f"the line for {name} is {mine[0]!r}, expected it to begin '{kind}: {name}'"
             )
-        for part in more:
-            expect_part(mine[0].removeprefix(f"{kind}: {name}"), part)
+        expect_parts(mine[0].removeprefix(f"{kind}: {name}"), more, mine[0])
     if len(lines) != len(problems):
         raise Wrong(f"the report has {len(lines)} lines for {len(problems)} problems: {lines}")
     expect_equal(lines, sorted(lines), "the lines")
 
 
-def expect_part(line: str, part) -> None:
-    """A line has a shape's numbers, in whatever brackets, or a dtype's name."""
-    text = re.sub(r"[()\[\]\s]|,(?=[)\]])", "", line)
-    wanted = ",".join(map(str, part)) if isinstance(part, tuple) else part
-    if not re.search(rf"(?<![\d,]){wanted}(?!\d|,\d)", text):
-        raise Wrong(f"the line {line!r} does not name {part}")
+def expect_parts(rest: str, parts: list, line: str) -> None:
+    """The rest of a line has shapes, in whatever brackets, or a dtype's name, in this order."""
+    text, at = re.sub(r"[()\[\]\s]|,(?=[)\]])", "", rest), 0
+    for part in parts:
+        wanted = ",".join(map(str, part)) if isinstance(part, tuple) else part
+        found = re.compile(rf"(?<![\d,]){wanted}(?!\d|,\d)").search(text, at)
+        if not found:
+            order = " and then ".join(map(str, parts))
+            raise Wrong(f"the line {line!r} should name {order}")
+        at = found.end()
 
 
 @case("2.6")
@@ -80,9 +85,12 @@ def match_with_old_tables(learner, rng):
         for i in range(sizes["num_hidden_layers"])
     }
     expect_match(learner, rng, found | tables, sizes, "with inv_freq in each layer")
-    stranger = {"model.layers.0.self_attn.rotary_emb.weight": randn(rng, 4)}
-    problems = [("unexpected", next(iter(stranger)))]
-    expect_report(learner, rng, found | tables | stranger, sizes, problems)
+    tables["model.rotary_emb.inv_freq"] = randn(rng, 4)
+    expect_match(learner, rng, found | tables, sizes, "with inv_freq outside of the layers too")
+    names = [f"model.layers.0.self_attn.rotary_emb.{n}" for n in ("weight", "inv_freq.weight")]
+    strangers = {name: randn(rng, 4) for name in names}
+    problems = [("unexpected", name) for name in names]
+    expect_report(learner, rng, found | tables | strangers, sizes, problems)
 
 
 @case("2.6")
@@ -93,10 +101,23 @@ def match_of_mixed_dtypes(learner, rng):
     kinds = (torch.float16, torch.bfloat16, torch.float64)
     mixed = {name: t.to(rng.choice(kinds)) for name, t in found.items()}
     expect_match(learner, rng, mixed, sizes, "of mixed dtypes")
-    name = rng.choice(list(found))
-    wrong = mixed | {name: torch.ones(found[name].shape, dtype=torch.int8)}
-    problems = [("not floating point", name, "int8")]
-    expect_report(learner, rng, wrong, sizes, problems)
+    for dtype in (torch.int8, torch.bool, torch.complex64):
+        name = rng.choice(list(found))
+        wrong = mixed | {name: torch.ones(found[name].shape, dtype=dtype)}
+        problems = [("not floating point", name, str(dtype).removeprefix("torch."))]
+        expect_report(learner, rng, wrong, sizes, problems)
+
+
+@case("2.6")
+def match_without_numbers(learner, rng):
+    """Only names, shapes and dtypes are looked at, and 8-bit floats are floats: tensors that have
+    no numbers are matched as well.
+    """
+    sizes = model_sizes(rng)
+    kinds = ("float8_e4m3fn", "float8_e5m2", "float32")
+    rows = {name: [list(s), rng.choice(kinds)] for name, s in oracle.expected_shapes(sizes)}
+    got = drive(learner, "matched_without_numbers", rows, sizes)
+    expect_equal(got, list(rows), "the names")
 
 
 @case("2.6")
@@ -129,7 +150,7 @@ def report_of_the_unexpected(learner, rng):
 @case("2.6")
 def report_of_the_misshapen(learner, rng):
     """A tensor of another shape has a line with both shapes; as many numbers are not enough."""
-    sizes = model_sizes(rng)
+    sizes = model_sizes(rng, tie_word_embeddings=False)
     found, problems = model_tensors(rng, sizes), []
     for part in ("mlp.up_proj", "self_attn.k_proj"):
         name = f"model.layers.1.{part}.weight"
@@ -140,8 +161,9 @@ def report_of_the_misshapen(learner, rng):
     found["model.norm.weight"] = randn(rng, 1, width)
     problems.append(("misshapen", "model.norm.weight", (1, width), (width,)))
     rows = sizes["vocab_size"]
-    found["model.embed_tokens.weight"] = randn(rng, rows + 1, width)
-    problems.append(("misshapen", "model.embed_tokens.weight", (rows + 1, width), (rows, width)))
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        found[name] = randn(rng, rows + 1, width)
+        problems.append(("misshapen", name, (rows + 1, width), (rows, width)))
     expect_report(learner, rng, found, sizes, problems)
 
 

@@ -1,5 +1,7 @@
 """2.5 weight_files, read_checkpoint."""
 
+import json
+
 import torch
 
 from course.cases import case, expect_equal, randn
@@ -54,9 +56,9 @@ def write_index(folder, weight_map) -> None:
 
 def expect_files(learner, folder, names: list[str], as_path: bool = False) -> None:
     """weight_files gives these names in the folder."""
-    expected = [[name, str(folder)] for name in names]
+    expected = [[name, True] for name in names]
     got = drive(learner, "files", str(folder), as_path)
-    expect_equal(got, expected, "[name, folder] of each path")
+    expect_equal(got, expected, "[name, whether it is a path in the folder] of each path")
 
 
 @case("2.5")
@@ -80,6 +82,18 @@ def files_of_many(learner, rng):
     files = sharded(rng, folder)
     write_tensors(folder / "adapter.safetensors", {"layers.0.a": randn(rng, 1)})
     expect_files(learner, folder, sorted(files))
+
+
+@case("2.5")
+def files_of_any_name(learner, rng):
+    """A plain name is good whatever it looks like; names are ordered as text."""
+    folder = new_folder(rng)
+    names = [f"model-{rng.randrange(2, 9)}", f"model-1{rng.randrange(10)}", "weights..v2", "ä b"]
+    names = [f"{name}.safetensors" for name in (*names, "x" * 120)]
+    for name in names:
+        write_tensors(folder / name, {name: randn(rng, 1)})
+    write_index(folder, {name: name for name in names})
+    expect_files(learner, folder, sorted(names))
 
 
 @case("2.5")
@@ -114,8 +128,11 @@ def files_elsewhere(learner, rng):
     write(inside / "model.bin", b"a pickle")
     names = [f"../{outside}", str(folder / outside), "sub/x.safetensors", "./good.safetensors"]
     names += ["..\\outside.safetensors", "sub\\x.safetensors", "model.bin", "", ".."]
-    names += ["x" * 250 + ".safetensors"]
+    names += ["goodsafetensors", "C:good.safetensors", "x" * 250 + ".safetensors"]
+    names += ["ä" * 150 + ".safetensors"]
     lies = refusals_of(folder, inside, [{"a": "good.safetensors", "x": name} for name in names])
+    for number, what in ((-2, "262 characters"), (-1, "162 characters, 312 bytes")):
+        lies[number] = (f"weight_map has a name of {what}", *lies[number][1:])
     expect_refusals(learner, "weight_files", "ValueError", lies)
 
 
@@ -126,6 +143,24 @@ def files_of_no_index(learner, rng):
     (folder / "checkpoint").mkdir(exist_ok=True)
     maps = (None, {}, [], "x", 3, {"x": 3}, {"x": None}, {"x": ["a.safetensors"]}, [["x", "a"]])
     lies = refusals_of(folder, folder / "checkpoint", maps)
+    expect_refusals(learner, "weight_files", "ValueError", lies)
+
+
+@case("2.5")
+def files_of_a_damaged_index(learner, rng):
+    """An index that is not JSON, or is not the object it should be, is refused by its name."""
+    folder = new_folder(rng)
+    files = sharded(rng, folder)
+    twice = json.dumps({"weight_map": {"a": min(files)}})[:-2] + f', "a": "{max(files)}"}}}}'
+    texts = (b"", b"not JSON", b"[]", b"{}", b'{"weight_map": {"a": "\xe4"}}', twice.encode())
+    lies = []
+    for number, text in enumerate(texts):
+        place = folder / str(number)
+        place.mkdir(exist_ok=True)
+        for name in files:
+            write(place / name, (folder / name).read_bytes())
+        write(place / INDEX, text)
+        lies.append((f"the index is {text[:80]!r}", str(place), [INDEX]))
     expect_refusals(learner, "weight_files", "ValueError", lies)
 
 

@@ -11,6 +11,15 @@ F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 # Of a tie: a quotient this close to k + 0.5 may go to either side. Another order of float32
 # operations moves a quotient of up to 255 by about 255 * 2 ** -23 = 3e-5.
 TIE = 1e-3
+NO_MATRICES = (
+    *(torch.ones(4), torch.ones(2, 3, 4), torch.ones(2, 3, dtype=torch.int32)),
+    *(torch.ones(0, 4), torch.ones(4, 0)),
+)
+
+
+def in_words(bits: int, size: int | None) -> str:
+    """A format as the engine calls it."""
+    return "int8 rows" if size is None else f"{bits} bits, groups of {size}"
 
 
 def weight_of(rng: random.Random, rows: int, columns: int, dtype: torch.dtype = F32) -> Tensor:
@@ -50,7 +59,8 @@ def expect_numbers(q: Tensor, quotient: Tensor, low: int, high: int, what: str =
         place = tuple(off.nonzero()[0].tolist())
         raise Wrong(
             f"{what} differs in {int(off.sum())} of {off.numel()} numbers; the first at "
-            f"{list(place)}: got {int(q[place])}, expected {float(quotient[place]):.4f} rounded"
+            f"{list(place)}: got {int(q[place])}, expected {float(quotient[place]):.4f} rounded "
+            f"and kept within {low} to {high}"
         )
 
 
@@ -71,7 +81,8 @@ def expect_float(got, expected: float, rtol: float, what: str = "it") -> None:
     if type(got) is not float:
         raise Wrong(f"{what} should be a float, but is {describe(got)}")
     if not (got == expected or abs(got - expected) <= rtol * abs(expected)):
-        raise Wrong(f"{what} is {got:.8g}, expected {expected:.8g}")
+        digits = next(n for n in (8, 17) if f"{got:.{n}g}" != f"{expected:.{n}g}")
+        raise Wrong(f"{what} is {got:.{digits}g}, expected {expected:.{digits}g}")
 
 
 def awkward_weights(rng: random.Random) -> dict[str, Tensor]:
@@ -88,6 +99,7 @@ def awkward_weights(rng: random.Random) -> dict[str, Tensor]:
         "a constant": torch.full((4, 40), rng.uniform(0.01, 3)),
         "a negative constant": torch.full((4, 40), -rng.uniform(0.01, 3)),
         "positive numbers": normal.abs() + 0.7,
+        "small numbers": 3e-5 * normal,
         "tiny numbers": 1e-7 * normal,
         "denormals": torch.tensor([[k * 1.4e-45 for k in range(-20, 20)]] * 4) * 3,
         "large numbers": 4e4 * normal,

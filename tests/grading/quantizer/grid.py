@@ -2,9 +2,9 @@
 
 import torch
 
-from course.cases import case, expect_equal, expect_raises, randn
+from course.cases import Wrong, case, expect_equal, expect_raises, randn
 from tests.grading.forward_pass.driving import drive
-from tests.grading.quantizer.checks import expect_float, weight_of
+from tests.grading.quantizer.checks import BF16, F16, expect_float, in_words, weight_of
 from tests.oracles import quantizer as oracle
 
 FORMATS = ((8, None), (8, 32), (4, 32), (4, 16), (3, 8), (2, 64))
@@ -25,7 +25,7 @@ def on_grid(rng, rows: int, groups: int, bits: int = 4, size: int = 32, scale: f
 def check_share(learner, weight, bits, size, *tolerance):
     """share_on_grid against the oracle."""
     expected = oracle.share_on_grid(weight, bits, size, *(tolerance or (1e-3,)))
-    what = f"the share on {bits} bits, groups of {size},"
+    what = f"the share on {in_words(bits, size)},"
     expect_float(learner.share_on_grid(weight, bits, size, *tolerance), expected, 1e-6, what)
     return expected
 
@@ -77,6 +77,39 @@ def grid_of_any_step(learner, rng):
 
 
 @case("3.8")
+def grid_with_the_usual_tolerance(learner, rng):
+    """Without a tolerance it is a thousandth of a step: 0.0003 steps off is on, 0.003 is not."""
+    for off, expected in ((3e-4, 1.0), (3e-3, 0.5)):
+        weight = torch.stack((torch.arange(16.0), torch.arange(16.0))) / 4
+        weight[1, rng.randrange(1, 15)] += off / 4
+        expect_float(learner.share_on_grid(weight, 4, 16), expected, 1e-6, f"{off:g} steps off it")
+
+
+@case("3.8")
+def grid_in_16_bits(learner, rng):
+    """Weights in float16 and bfloat16 are looked at as they are."""
+    for dtype in (F16, BF16):
+        weight = torch.stack((torch.arange(16.0), torch.arange(16.0))).to(dtype)
+        weight[1, 5] += 0.5
+        expect_float(learner.share_on_grid(weight, 4, 16), 0.5, 1e-6, f"of {str(dtype)[6:]} it")
+
+
+@case("3.8")
+def grid_refuses(learner, rng):
+    """What quantize_groups and quantize refuse is refused: ValueError, with the row."""
+    weight, row = weight_of(rng, 30, 16), rng.randrange(12, 30)
+    for bits, size in ((5, 8), (4, 0)):
+        with expect_raises("ValueError"):
+            found = learner.share_on_grid(weight, bits, size)
+            raise Wrong(f"{bits} bits in groups of {size} gave {found}, expected ValueError")
+    weight[row, 3] = float("inf")
+    with expect_raises("ValueError", naming=[row]):
+        learner.share_on_grid(weight, 4, 8)
+    with expect_raises("ValueError", naming=[row]):
+        drive(learner, "noise_ratio", weight, 4, 8)
+
+
+@case("3.8")
 def grid_of_rows_that_are_not_whole(learner, rng):
     """Groups that do not divide the row count as quantize_groups makes them."""
     weight = on_grid(rng, 4, 2, 4, 16)
@@ -93,7 +126,7 @@ def noise_of_random_weights(learner, rng):
         weight = weight_of(rng, 8, 128)
         found = drive(learner, "noise_ratio", weight, bits, size)
         expected = oracle.noise_ratio(weight, bits, size)
-        expect_float(found, expected, 1e-3, f"the ratio of {bits} bits, groups of {size},")
+        expect_float(found, expected, 1e-3, f"the ratio of {in_words(bits, size)},")
 
 
 @case("3.8")
@@ -106,18 +139,40 @@ def noise_of_quantized_weights(learner, rng):
     for bits, size in ((8, None), (4, 64), (3, 32), (2, 32), (8, 32)):
         expected = oracle.noise_ratio(weight, bits, size)
         found = drive(learner, "noise_ratio", weight, bits, size)
-        expect_float(found, expected, 1e-3, f"the ratio of {bits} bits, groups of {size},")
+        expect_float(found, expected, 1e-3, f"the ratio of {in_words(bits, size)},")
 
 
 @case("3.8")
 def noise_of_uneven_rows(learner, rng):
     """The steps count with their squares: a row of large numbers weighs more, in both parts."""
-    weight = weight_of(rng, 6, 40) * torch.tensor([1, 1, 1, 1, 1, 30.0])[:, None]
+    weight = weight_of(rng, 6, 48) * torch.tensor([1, 1, 1, 1, 1, 30.0])[:, None]
     weight[2] = 0.5
-    for bits, size in ((8, None), (4, 16), (2, 40)):
+    for bits, size in ((8, None), (4, 16), (2, 24)):
         expected = oracle.noise_ratio(weight, bits, size)
         found = drive(learner, "noise_ratio", weight, bits, size)
-        expect_float(found, expected, 1e-3, f"the ratio of {bits} bits, groups of {size},")
+        expect_float(found, expected, 1e-3, f"the ratio of {in_words(bits, size)},")
+
+
+@case("3.8")
+def noise_of_rows_that_are_not_whole(learner, rng):
+    """Each number counts its step once: a last group of 8 numbers counts half of a whole one."""
+    weight = weight_of(rng, 6, 40)
+    weight[:, 32:] *= 20
+    for bits, size in ((4, 16), (2, 32)):
+        expected = oracle.noise_ratio(weight, bits, size)
+        found = drive(learner, "noise_ratio", weight, bits, size)
+        expect_float(found, expected, 1e-3, f"the ratio of 40 columns in groups of {size}")
+
+
+@case("3.8")
+def noise_in_16_bits(learner, rng):
+    """The error is that of the weight as it is stored, in float16 and bfloat16 too."""
+    for dtype in (F16, BF16):
+        weight = weight_of(rng, 6, 64).to(dtype)
+        for bits, size in ((8, None), (4, 32)):
+            expected = oracle.noise_ratio(weight, bits, size)
+            found = drive(learner, "noise_ratio", weight, bits, size)
+            expect_float(found, expected, 1e-3, f"the ratio of {str(dtype)[6:]}, {bits} bits,")
 
 
 @case("3.8")
@@ -162,6 +217,9 @@ def honest_in_the_mean(learner, rng):
     for least, expected in ((0.1, [[4, 32]]), (0.5, []), (0.9, [])):
         found = drive(learner, "honest_formats", weights, [[4, 32]], least)
         expect_equal(found, expected, f"the honest formats for {least}")
+    constants = three_matrices(lambda: torch.ones(3, 32))
+    found = drive(learner, "honest_formats", constants, [[4, 32]], 0.0)
+    expect_equal(found, [[4, 32]], "the honest formats for 0.0, which a ratio of 0.0 reaches,")
 
 
 @case("3.8")

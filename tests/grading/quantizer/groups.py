@@ -3,11 +3,13 @@
 import numpy as np
 import torch
 
-from course.cases import case, expect_raises, expect_tensor
+from course.cases import Wrong, case, describe, expect_raises, expect_tensor
+from tests.grading.forward_pass.driving import drive
 from tests.grading.quantizer.checks import (
     BF16,
     F16,
     F32,
+    NO_MATRICES,
     awkward_weights,
     expect_kind,
     expect_numbers,
@@ -17,13 +19,11 @@ from tests.grading.quantizer.checks import (
 )
 from tests.oracles import quantizer as oracle
 
-NUMPY = {F16: np.float16, F32: np.float32}
-
 
 def groups(learner, weight, bits, size, dtype=None, what="it"):
     """quantize_groups: (q, scale, minimum) of the right dtypes and shapes; dtype None leaves it."""
     given = () if dtype is None else (dtype,)
-    found = learner.scenario("groups", weight, bits, size, *(str(d)[6:] for d in given))
+    found = drive(learner, "groups", weight, bits, size, *(str(d)[6:] for d in given))
     q, scale, minimum = expect_parts(found, "q", "scale", "minimum")
     count = -(-weight.shape[1] // size)
     expect_kind(q, torch.uint8, (len(weight), count * size), f"q of {what}")
@@ -40,14 +40,12 @@ def filled(weight, size):
 def check_groups(learner, weight, bits, size, dtype=None, what="it"):
     """Scale and minimum against the oracle, q against what was stored."""
     q, scale, minimum = groups(learner, weight, bits, size, dtype, what)
-    wants = oracle.group_parts(weight, bits, size, NUMPY[dtype or F16])
-    spread = 1.1e-3 if scale.dtype == F16 else 1e-6  # a step of the dtype, for another order
-    for got, want, name in zip((scale, minimum), wants, ("scale", "minimum"), strict=True):
-        rtol, atol = (spread, 6e-8 if scale.dtype == F16 else 2e-45)
-        if name == "minimum":
-            rtol, atol = 0.0, 0.0
-        want = torch.from_numpy(want)
-        expect_tensor(got, want, atol=atol, rtol=rtol, what=f"{name} of {what}")
+    wants = oracle.group_parts(weight, bits, size, np.float64)
+    want_scale, want_minimum = (torch.from_numpy(want).to(scale.dtype) for want in wants)
+    # a step of the dtype, for another order of operations
+    rtol, atol = {F16: (1.1e-3, 6e-8), BF16: (8e-3, 1e-40), F32: (1e-6, 2e-45)}[scale.dtype]
+    expect_tensor(scale, want_scale, atol=atol, rtol=rtol, what=f"scale of {what}")
+    expect_tensor(minimum, want_minimum, atol=0, what=f"minimum of {what}")
     step, low = scale.double()[..., None], minimum.double()[..., None]
     quotient = ((filled(weight, size) - low) / step).masked_fill(step == 0, 0.0)
     expect_numbers(q, quotient.flatten(1), 0, 2**bits - 1, f"q of {what}")
@@ -83,7 +81,7 @@ def groups_of_each_width(learner, rng):
 def groups_that_do_not_divide(learner, rng):
     """The last number of the row fills the last group up: neither minimum nor maximum moves."""
     for sign in (1, -1):
-        for columns, size in ((20, 16), (7, 4), (5, 8), (33, 32)):
+        for columns, size in ((20, 16), (7, 4), (5, 8), (33, 32), (3, 20)):
             weight = sign * (weight_of(rng, 4, columns).abs() + 0.5)
             name = f"{columns} columns in groups of {size}"
             check_groups(learner, weight, 4, size, what=name)
@@ -103,6 +101,24 @@ def groups_stored_in_float32(learner, rng):
 
 
 @case("3.2")
+def groups_stored_in_bfloat16(learner, rng):
+    """scale and minimum have the dtype asked for, and q is made for them, in bfloat16 too."""
+    for offset in (0.0, 3.0):
+        weight = offset + weight_of(rng, 4, 32)
+        check_groups(learner, weight, 4, 16, BF16, "bfloat16")
+
+
+@case("3.2")
+def groups_of_a_view(learner, rng):
+    """It does not matter how the weight lies in memory: a transposed one is as good as any."""
+    weight = weight_of(rng, 4, 16)
+    straight, names = groups(learner, weight, 4, 8), ("q", "scale", "minimum")
+    turned = learner.scenario("on_transposed", "quantize_groups", weight, 4, 8)
+    for got, expected, name in zip(expect_parts(turned, *names), straight, names, strict=True):
+        expect_tensor(got, expected, atol=0, what=f"{name} of a transposed weight")
+
+
+@case("3.2")
 def groups_for_what_is_stored(learner, rng):
     """q is made for the rounded scale and minimum: far from zero float16 moves both by a lot."""
     for offset in (40.0, -75.0, 1000.0):
@@ -114,8 +130,8 @@ def groups_for_what_is_stored(learner, rng):
 def groups_that_are_awkward(learner, rng):
     """Zeros, constants, an outlier, tiny and large numbers, denormals: no NaN, each as promised."""
     for name, weight in awkward_weights(rng).items():
-        for bits, size in ((4, 16), (8, 40), (2, 32)):
-            check_groups(learner, weight, bits, size, what=f"{name}, {bits} bits")
+        for bits, size, dtype in ((4, 16, F16), (8, 40, F16), (2, 32, F16), (4, 20, F32)):
+            check_groups(learner, weight, bits, size, dtype, f"{name}, {bits} bits")
 
 
 @case("3.2")
@@ -165,19 +181,37 @@ def groups_in_16_bits(learner, rng):
 
 @case("3.2")
 def groups_refuse(learner, rng):
-    """Infinities, other bits, a group size under 1, and what float16 cannot hold: ValueError."""
-    weight = weight_of(rng, 20, 16)
+    """Other bits, a group size under 1, infinities and what is no matrix of floats: ValueError."""
+    weight = weight_of(rng, 30, 16)
     for bits, size in ((1, 8), (5, 8), (16, 8), (0, 8), (4, 0), (4, -8)):
         with expect_raises("ValueError"):
             learner.quantize_groups(weight, bits, size)
+            raise Wrong(f"{bits} bits in groups of {size}: nothing was raised, expected ValueError")
     for value in (float("inf"), float("nan")):
         bad, row = weight.clone(), rng.randrange(12, 20)
-        bad[row, 3] = value
+        bad[row, 3] = bad[row + 9, 0] = value
         with expect_raises("ValueError", naming=[row]):
             learner.quantize_groups(bad, 4, 8)
-    for value in (-1e5, 2e6):
+            raise Wrong(f"rows {row} and {row + 9} hold {value}, and nothing was raised")
+    for bad in NO_MATRICES:
+        with expect_raises("ValueError"):
+            learner.quantize_groups(bad, 4, 8)
+            raise Wrong(f"{describe(bad)} is no matrix of floats, and nothing was raised")
+
+
+@case("3.2")
+def groups_beyond_their_dtype(learner, rng):
+    """A scale or minimum that float16 cannot hold is refused, and the message says float16.
+
+    Where both fit, the weights may be larger than that.
+    """
+    weight = weight_of(rng, 20, 16)
+    for value, part in ((-1e5, "minimum"), (2e6, "scale")):
         bad = weight.clone()
         bad[3, 9] = value
         with expect_raises("ValueError", naming=["float16"]):
             learner.quantize_groups(bad, 4, 8)
-        check_groups(learner, bad, 4, 8, F32, f"{value} in float32")
+            raise Wrong(f"with {value:g} the {part} is infinite in float16; nothing was raised")
+        check_groups(learner, bad, 4, 8, F32, f"{value:g} in float32")
+    weight[3, 9] = 5e5
+    check_groups(learner, weight, 4, 8, what="5e5, with a scale of 33,333,")

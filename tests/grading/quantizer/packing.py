@@ -57,12 +57,14 @@ def pack_refuses(learner, rng):
         q[1, rng.randrange(8)] = number
         with expect_raises("ValueError", naming=[number]):
             learner.pack(q, bits)
-    for dtype in (torch.int8, torch.int64, torch.float32):
+    for dtype in (torch.int8, torch.int64, torch.float32, torch.bool):
         with expect_raises("ValueError"):
             learner.pack(numbers(rng, 2, 2, 8).to(dtype), 4)
-    for bits in (0, 1, 5, 16):
+            raise Wrong(f"{dtype} was packed, expected ValueError")
+    for bits in (0, 1, 5, 6, 7, 16):
         with expect_raises("ValueError"):
             learner.pack(torch.zeros(2, 8, dtype=torch.uint8), bits)
+            raise Wrong(f"{bits} bits were packed, expected ValueError")
 
 
 @case("3.3")
@@ -83,6 +85,15 @@ def unpack_undoes_pack(learner, rng):
             packed = torch.from_numpy(oracle.packed(q.numpy(), bits))
             what = f"{count} numbers of {bits} bits"
             expect_bytes(learner.unpack(packed, bits, count), q, what)
+
+
+@case("3.3")
+def unpack_of_ones(learner, rng):
+    """Nothing unpacked is above 2 ** bits - 1: bytes of ones are 7 and 7 in 3 bits, not 15."""
+    for bits, per_byte in ((2, 4), (3, 2), (4, 2), (8, 1)):
+        got = learner.unpack(torch.full((2, 3), 255, dtype=torch.uint8), bits, 3 * per_byte)
+        expected = torch.full((2, 3 * per_byte), 2**bits - 1, dtype=torch.uint8)
+        expect_bytes(got, expected, f"{bits} bits of ones")
 
 
 @case("3.3")
@@ -110,12 +121,15 @@ def pack_of_a_view(learner, rng):
 @case("3.3")
 def unpack_refuses(learner, rng):
     """A count that does not fit the bytes is refused, naming both; so are other bits."""
-    for bits, width, count in ((4, 11, 20), (4, 11, 23), (2, 13, 60), (8, 17, 16)):
+    for bits, width, count in ((4, 11, 20), (4, 11, 23), (4, 11, 0), (2, 13, 60), (8, 17, 16)):
         packed = torch.zeros(2, width, dtype=torch.uint8)
         with expect_raises("ValueError", naming=[width, count]):
             found = learner.unpack(packed, bits, count)
             raise Wrong(
                 f"{count} numbers of {bits} bits from {width} bytes came back as {describe(found)}"
             )
-    with expect_raises("ValueError"):
-        learner.unpack(torch.zeros(2, 8, dtype=torch.uint8), 5, 8)
+    for bits in (0, 1, 5, 6, 7, 16):
+        for count in (8, 16, 32):  # what 8 bytes hold in some width
+            with expect_raises("ValueError"):
+                learner.unpack(torch.zeros(2, 8, dtype=torch.uint8), bits, count)
+                raise Wrong(f"{bits} bits were unpacked, expected ValueError")

@@ -34,6 +34,15 @@ def error_of_any_shape(learner, rng):
 
 
 @case("3.7")
+def error_of_two_dtypes(learner, rng):
+    """The two need not have the same dtype: a bfloat16 weight beside what was read back of it."""
+    for one, two in ((BF16, F32), (F32, F16)):
+        reference, other = randn(rng, 4, 6, dtype=one), randn(rng, 4, 6, dtype=two)
+        expected = oracle.relative_error(reference, other)
+        expect_float(learner.relative_error(reference, other), expected, 1e-9)
+
+
+@case("3.7")
 def error_in_float64(learner, rng):
     """Neither large float16 numbers nor tiny float32 ones spoil the sums: they are in float64."""
     for dtype, size in ((F16, 2000.0), (F32, 1e-30), (F32, 1e25), (BF16, 1e30)):
@@ -56,7 +65,7 @@ def error_of_zeros(learner, rng):
 def error_of_other_shapes(learner, rng):
     """Shapes that differ are refused, although torch could broadcast them."""
     for one, two in (((3, 1), (3, 4)), ((4,), (3, 4)), ((12,), (3, 4))):
-        with expect_raises("ValueError", naming=one):
+        with expect_raises("ValueError", naming=(*one, *two)):
             found = learner.relative_error(torch.ones(one), torch.ones(two))
             raise Wrong(f"shapes {one} and {two} gave {found}")
 
@@ -87,7 +96,7 @@ def perplexity_by_hand(learner, rng):
     ids = random_text(rng, 10, 12)
     found, _ = drive(learner, "perplexity", torch.zeros(10, 10), ids, 16, 8, "float32")
     expect_float(found, 10.0, 1e-9, "the perplexity of a guess among 10")
-    sure = torch.full((5, 5), -1000.0)
+    sure = torch.full((5, 5), 950.0)  # exp of that is infinite, in float64 too
     sure[torch.arange(5), torch.tensor([1, 2, 3, 4, 0])] = 1000.0  # after i comes i + 1
     found, _ = drive(learner, "perplexity", sure, [0, 1, 2, 3, 4], 8, 4, "float32")
     expect_float(found, 1.0, 1e-9, "the perplexity of a model that is sure and right")
@@ -178,6 +187,15 @@ def agreement_by_hand(learner, rng):
 
 
 @case("3.7")
+def agreement_of_equal_logits(learner, rng):
+    """Of equal logits the first counts: [1, 5, 5] chooses index 1, as [0, 7, 3] does, and not 2."""
+    tied = torch.tensor([[1.0, 5.0, 5.0], [1.0, 5.0, 5.0], [2.0, 2.0, 2.0], [0.0, 9.0, 1.0]])
+    other = torch.tensor([[0.0, 7.0, 3.0], [0.0, 3.0, 7.0], [4.0, 1.0, 0.0], [1.0, 6.0, 6.0]])
+    expect_float(learner.agreement(tied, other), 0.75, 1e-9)
+    expect_float(learner.agreement(other, tied), 0.75, 1e-9)
+
+
+@case("3.7")
 def agreement_of_any_size(learner, rng):
     """The share of positions at which the largest logit is at the same index, in any dtype."""
     for tokens, vocabulary in ((1, 5), (5, 5), (40, 30), (30, 3)):
@@ -192,6 +210,7 @@ def agreement_of_any_size(learner, rng):
 @case("3.7")
 def agreement_refuses(learner, rng):
     """Shapes that differ, or no position at all: ValueError."""
-    for one, two in (((1, 4), (3, 4)), ((3, 4), (3, 5)), ((0, 4), (0, 4))):
+    for one, two in (((1, 4), (3, 4)), ((3, 4), (3, 5)), ((2, 6), (3, 4)), ((0, 4), (0, 4))):
         with expect_raises("ValueError"):
-            learner.agreement(torch.ones(one), torch.ones(two))
+            found = learner.agreement(torch.ones(one), torch.ones(two))
+            raise Wrong(f"shapes {one} and {two} gave {found}")

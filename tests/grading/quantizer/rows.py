@@ -2,11 +2,12 @@
 
 import torch
 
-from course.cases import case, expect_raises, expect_tensor
+from course.cases import Wrong, case, describe, expect_raises, expect_tensor
 from tests.grading.quantizer.checks import (
     BF16,
     F16,
     F32,
+    NO_MATRICES,
     awkward_weights,
     expect_kind,
     expect_numbers,
@@ -87,8 +88,11 @@ def rows_of_zeros(learner, rng):
 
 @case("3.1")
 def rows_within_half_a_step(learner, rng):
-    """scale * q is within half the scale of the weight."""
-    for name, weight in awkward_weights(rng).items():
+    """scale * q is within half the scale of the weight, and a little more where that is a denormal:
+    the quotient may then be far beyond 127, and q is kept inside.
+    """
+    denormals = torch.tensor([[k * 1.4e-45 for k in range(-190, 190, 10)]])
+    for name, weight in (awkward_weights(rng) | {"large denormals": denormals}).items():
         q, scale = rows(learner, weight, name)
         error = (weight.double() - scale.double() * q.double()).abs()
         rounding = 1e-6 * weight.double().abs().amax(1, keepdim=True) + 1e-43
@@ -103,14 +107,25 @@ def rows_in_16_bits(learner, rng):
 
 
 @case("3.1")
+def rows_of_a_view(learner, rng):
+    """It does not matter how the weight lies in memory: a transposed one is as good as any."""
+    weight = weight_of(rng, 6, 9)
+    straight = rows(learner, weight)
+    turned = expect_parts(learner.scenario("on_transposed", "quantize_rows", weight), "q", "scale")
+    for got, expected, name in zip(turned, straight, ("q", "scale"), strict=True):
+        expect_tensor(got, expected, atol=0, what=f"{name} of a transposed weight")
+
+
+@case("3.1")
 def rows_refuse(learner, rng):
-    """An infinity or NaN is refused, with its row; so is what is no matrix of floats."""
+    """An infinity or NaN is refused, with the first such row; so is what is no matrix of floats."""
     for value in (float("inf"), float("-inf"), float("nan")):
-        weight, row = weight_of(rng, 40, 6), rng.randrange(12, 40)
-        weight[row, rng.randrange(6)] = value
+        weight, row = weight_of(rng, 40, 6), rng.randrange(12, 30)
+        weight[row, rng.randrange(6)] = weight[row + 9, 0] = value
         with expect_raises("ValueError", naming=[row]):
             learner.quantize_rows(weight)
-    wrong = (torch.ones(4), torch.ones(2, 3, 4), torch.ones(2, 3, dtype=torch.int32))
-    for weight in (*wrong, torch.ones(0, 4), torch.ones(4, 0)):
+            raise Wrong(f"rows {row} and {row + 9} hold {value}, and nothing was raised")
+    for weight in NO_MATRICES:
         with expect_raises("ValueError"):
             learner.quantize_rows(weight)
+            raise Wrong(f"{describe(weight)} is no matrix of floats, and nothing was raised")

@@ -4,7 +4,7 @@ import torch
 
 from course.cases import case, expect_equal, expect_raises, expect_tensor, randn
 from tests.grading.forward_pass.driving import drive
-from tests.grading.quantizer.checks import BF16, F16, F32, tensor_of, weight_of
+from tests.grading.quantizer.checks import BF16, F16, F32, in_words, tensor_of, weight_of
 from tests.oracles import quantizer as oracle
 
 FORMATS = ((8, None), (8, 16), (4, 32), (4, 16), (3, 8), (2, 8))
@@ -40,7 +40,7 @@ def quantize_into_fields(learner, rng):
     """data, scale, minimum, bits, group_size and shape are as documented, for each format."""
     for bits, size in FORMATS:
         weight = weight_of(rng, 5, 48)
-        found, what = drive(learner, "quantize", weight, bits, size), f"{bits} bits, groups {size}"
+        found, what = drive(learner, "quantize_only", weight, bits, size), in_words(bits, size)
         expected = fields_of(weight, bits, size)
         for name in ("bits", "group_size", "shape"):
             expect_equal(found[name], expected[name], f"{name} of {what}")
@@ -68,7 +68,7 @@ def quantize_and_back(learner, rng):
             step = (wide.amax(1) - wide.amin(1)).max() / (2**bits - 1)
             if size is None:
                 step = wide.abs().max() / 127
-            what = f"{bits} bits in groups of {size}"
+            what = in_words(bits, size)
             expect_tensor(found, weight.float(), atol=float(step) * 0.51 + 2e-3, what=what)
 
 
@@ -81,7 +81,7 @@ def dequantize_each_format(learner, rng):
         found, _ = drive(learner, "dequantize", fields, None)
         expected = floats_of(weight, bits, size).float()
         atol = 1e-6 * float(expected.abs().max())
-        expect_tensor(found, expected, atol=atol, what=f"{bits} bits, groups of {size}")
+        expect_tensor(found, expected, atol=atol, what=in_words(bits, size))
 
 
 @case("3.4")
@@ -104,7 +104,8 @@ def dequantize_in_16_bits(learner, rng):
             found, _ = drive(learner, "dequantize", fields_of(weight, bits, size), str(dtype)[6:])
             exact = floats_of(weight, bits, size)
             half_a_place = {F16: 2**-11, BF16: 2**-8}[dtype]
-            expect_tensor(found, exact.to(dtype), atol=0, rtol=1.01 * half_a_place, what="it")
+            what = in_words(bits, size)
+            expect_tensor(found, exact.to(dtype), atol=0, rtol=1.01 * half_a_place, what=what)
 
 
 @case("3.4")
@@ -114,14 +115,14 @@ def nbytes_of_everything(learner, rng):
     expect_equal(found, 3 * (16 + 4 + 4), "nbytes of [3, 20] in 3 bits, groups of 16")
     for bits, size, expected in ((4, 32, 640), (8, 64, 1088), (2, 16, 512), (8, None, 1040)):
         _, found = drive(learner, "dequantize", fields_of(weight_of(rng, 4, 256), bits, size), None)
-        expect_equal(found, expected, f"nbytes of [4, 256] in {bits} bits, groups of {size}")
+        expect_equal(found, expected, f"nbytes of [4, 256] in {in_words(bits, size)}")
 
 
 @case("3.4")
 def linear_with_a_tensor(learner, rng):
     """With a tensor, linear is x @ weight.T."""
-    for shape in ((6,), (3, 6), (2, 4, 6)):
-        x, weight = randn(rng, *shape), randn(rng, 5, 6)
+    for shape, out in (((6,), 5), ((3, 6), 6), ((2, 4, 6), 5)):
+        x, weight = randn(rng, *shape), randn(rng, out, 6)
         got = drive(learner, "product", x, weight)
         expect_tensor(got, (x.double() @ weight.double().T).float(), atol=1e-5, what="linear")
 
@@ -134,7 +135,7 @@ def linear_with_each_format(learner, rng):
             x, weight = randn(rng, *shape), weight_of(rng, 7, 48)
             got = drive(learner, "product", x, fields_of(weight, bits, size))
             expected = x.double() @ floats_of(weight, bits, size).T
-            what = f"linear with {bits} bits, groups of {size}"
+            what = f"linear with {in_words(bits, size)}"
             expect_tensor(got, expected.float(), atol=2e-6 * 48, what=what)
 
 
@@ -149,6 +150,19 @@ def linear_with_a_row_that_is_not_whole(learner, rng):
 
 
 @case("3.4")
+def linear_keeps_nothing(learner, rng):
+    """Each product reads the weight anew: with its scale and minimum doubled, so is the product.
+
+    Kept floats would answer as before, and hold the model at 32 bits in memory.
+    """
+    for bits, size in ((8, None), (4, 16)):
+        x, weight = randn(rng, 2, 32), weight_of(rng, 5, 32)
+        before, after = drive(learner, "product_twice", x, fields_of(weight, bits, size))
+        what = f"linear with {in_words(bits, size)} that was doubled"
+        expect_tensor(after, 2 * before, atol=1e-5, what=what)
+
+
+@case("3.4")
 def linear_in_16_bits(learner, rng):
     """The result has the dtype of x, and does not overflow where the true product is small."""
     for dtype, atol in ((F16, 2e-2), (BF16, 2e-1)):
@@ -158,7 +172,7 @@ def linear_in_16_bits(learner, rng):
             got = drive(learner, "product", x, fields_of(weight, bits, size))
             expected = x.double() @ floats_of(weight, bits, size).T
             scale = float(x.double().norm(dim=-1).max() * weight.double().norm(dim=-1).max())
-            what = f"linear of {bits} bits"
+            what = f"linear with {in_words(bits, size)}"
             expect_tensor(got, expected.to(dtype), atol=atol * scale, what=what)
 
 

@@ -3,5 +3,6 @@
 from tests.misconceptions.environment.gpu import *  # noqa: F403,I001
 from tests.misconceptions.environment.timing import *  # noqa: F403
 from tests.misconceptions.environment.sizing import *  # noqa: F403
+from tests.misconceptions.environment.running import *  # noqa: F403
 from tests.misconceptions.environment.fitting import *  # noqa: F403
 from tests.misconceptions.environment.integrity import *  # noqa: F403

@@ -207,3 +207,40 @@ def oldest_that_fits(supported, available):
         limit = f"{supported[0]}.{supported[1]}"
         raise ValueError(f"the driver supports CUDA {limit}, available are {', '.join(choices)}")
     return min(fitting, key=_major_minor)
+
+
+@misconception("1.1", "choose_cuda")
+def versions_as_fractions(supported, available):
+    """You read a version as one number with a fraction. 12.10 then becomes 12.1, older than 12.4.
+    Major and minor are two whole numbers: compare tuples of them.
+    """
+    number = {text: float(".".join(text.split(".")[:2])) for text in available}
+    limit = float(f"{supported[0]}.{supported[1]}")
+    fitting = [choice for choice in available if number[choice] <= limit]
+    if not fitting:
+        raise ValueError(f"the driver supports CUDA {limit}, available are {', '.join(available)}")
+    return max(fitting, key=number.get)
+
+
+@misconception("1.1", "choose_cuda")
+def newest_by_its_text(supported, available):
+    """You leave out what is too new by its numbers, and then take the greatest text of the others.
+    "12.4" is a greater text than "12.10" and an older version: max, too, needs the numbers as key.
+    """
+    fitting = [choice for choice in available if _major_minor(choice) <= tuple(supported)]
+    if not fitting:
+        limit = f"{supported[0]}.{supported[1]}"
+        raise ValueError(f"the driver supports CUDA {limit}, available are {', '.join(available)}")
+    return max(fitting)
+
+
+@misconception("1.1", "_devices")
+def unknown_is_nought(lines):
+    """You give 0 where no memory is shown. 0 bytes would be a device without memory; nothing is
+    known of this one, and None says so.
+    """
+    for line, below in zip(lines, [*lines[1:], ""], strict=True):
+        if device := DEVICE.match(line.strip()):
+            memory = MEMORY.search(below)
+            used, total = (int(n) * MIB for n in memory.groups()) if memory else (0, 0)
+            yield Gpu(device[1], total, used)

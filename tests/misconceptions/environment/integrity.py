@@ -240,3 +240,15 @@ def words_in_any_order(licence, allowed):
             return choice
     name = licence if _words(licence) else "no licence"
     raise ValueError(f"{name} is not on the list of allowed licences: {', '.join(choices)}")
+
+
+@misconception("1.8", "check_licence")
+def contained_as_text(licence, allowed):
+    """You ask whether the text of an allowed licence occurs in it. "Apache-2.0 OR GPL-3.0" contains
+    "Apache-2.0", and "apache 2.0" does not: compare all words of both.
+    """
+    for choice in allowed:
+        if choice.lower() in licence.lower():
+            return choice
+    name = licence if _words(licence) else "no licence"
+    raise ValueError(f"{name} is not on the list of allowed licences: {', '.join(allowed)}")

@@ -202,3 +202,16 @@ def one_chunk_only(path, chunk=2**20):
         raise ValueError(f"a chunk has at least one byte, not {chunk}")
     with open(path, "rb", buffering=0) as file:
         return file.readinto(bytearray(chunk))
+
+
+@misconception("1.3", "bandwidth")
+def mean_of_the_speeds(transfer, nbytes, clock=time.perf_counter, warmup=1, repeats=5):
+    """You make a speed of every run and take their mean. A fast run then counts more than a slow
+    one: take the median of the seconds first, and divide once.
+    """
+    if nbytes < 1:
+        raise ValueError(f"a transfer moves at least one byte, not {nbytes}")
+    timing = time_call(transfer, clock, warmup, repeats)
+    if timing.median <= 0:
+        raise ValueError(f"{nbytes} bytes are too few for this clock: move more at a time")
+    return sum(nbytes / seconds for seconds in timing.runs) / repeats

@@ -7,4 +7,5 @@ from tests.misconceptions.quantizer.weights import *  # noqa: F403
 from tests.misconceptions.quantizer.checkpoint import *  # noqa: F403
 from tests.misconceptions.quantizer.saving import *  # noqa: F403
 from tests.misconceptions.quantizer.quality import *  # noqa: F403
+from tests.misconceptions.quantizer.perplexity import *  # noqa: F403
 from tests.misconceptions.quantizer.grid import *  # noqa: F403

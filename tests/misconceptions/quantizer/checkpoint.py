@@ -138,3 +138,30 @@ def work_kept_alive(stored, format, dtype=torch.float32, progress=None):
         if progress is not None:
             progress(done, len(stored))
     return result
+
+
+@misconception("3.5", "quantize_weights")
+def progress_all_at_the_end(stored, format, dtype=torch.float32, progress=None):
+    """You report all tensors when the last one is done. A bar then stands still for minutes and
+    jumps to its end: progress comes after each tensor.
+    """
+    result = {}
+    for name in stored:
+        result[name] = _converted(name, stored[name], format, dtype)
+    for done in range(1, len(result) + 1):
+        if progress is not None:
+            progress(done, len(stored))
+    return result
+
+
+@misconception("3.5", "quantize_weights")
+def matrices_in_that_dtype(stored, format, dtype=torch.float32, progress=None):
+    """You convert every tensor to `dtype` first. That is for what is left alone: a matrix rounded
+    to 16 bits on its way to 4 is rounded twice.
+    """
+    result = {}
+    for done, name in enumerate(stored, 1):
+        result[name] = _converted(name, stored[name].to(dtype), format, dtype)
+        if progress is not None:
+            progress(done, len(stored))
+    return result

@@ -78,6 +78,30 @@ def over_half_a_step(weight, format):
 
 
 @misconception("3.8", "noise_ratio")
+def over_a_whole_step(weight, format):
+    """You divide by the step itself. Rounding is off by anything between minus and plus half of it;
+    the root of the mean square of that is step / sqrt(12).
+    """
+    stored = quantize(weight, format)
+    error = (stored.dequantize() - weight.float()).double().square().mean().sqrt()
+    width = format.group_size or weight.shape[1]
+    step = stored.scale.double().repeat_interleave(width, dim=1)[:, : weight.shape[1]]
+    expected = step.square().mean().sqrt()
+    return float(error / expected) if expected > 0 else 0.0
+
+
+@misconception("3.8", "noise_ratio")
+def step_of_each_group(weight, format):
+    """You take the mean over the groups. Each number counts its step once, so a last group that is
+    not whole counts less: repeat the scales, and cut them to the columns of the weight.
+    """
+    stored = quantize(weight, format)
+    error = (stored.dequantize() - weight.float()).double().square().mean().sqrt()
+    expected = (stored.scale.double().square().mean() / 12).sqrt()
+    return float(error / expected) if expected > 0 else 0.0
+
+
+@misconception("3.8", "noise_ratio")
 def mean_step(weight, format):
     """You take the mean of the steps. Errors add up by their squares, so the steps do too: a few
     groups with large steps make most of the error.

@@ -43,6 +43,23 @@ def one_step_too_many(weight, bits, group_size, scale_dtype=torch.float16):
 
 
 @misconception("3.2", "quantize_groups")
+def levels_are_two_to_the_bits(weight, bits, group_size, scale_dtype=torch.float16):
+    """You take 2 ** bits for the largest q as well as for the number of steps. 4 bits hold 0 to 15:
+    16 values with 15 steps between them, and 16 itself does not fit.
+    """
+    check_matrix(weight)
+    _check_groups(bits, group_size)
+    groups, levels = _grouped(weight.float(), group_size), 2**bits
+    lo, hi = groups.aminmax(dim=-1, keepdim=True)
+    scale, minimum = ((hi - lo) / levels).to(scale_dtype), lo.to(scale_dtype)
+    if not bool((scale.isfinite() & minimum.isfinite()).all()):
+        raise ValueError(f"beyond {scale_dtype}")
+    q = ((groups - minimum.float()) / scale.float()).round().clamp(0, levels)
+    q = q.where(scale > 0, 0).to(torch.uint8)
+    return q.flatten(1), scale.squeeze(-1), minimum.squeeze(-1)
+
+
+@misconception("3.2", "quantize_groups")
 def filled_with_zeros(weight, bits, group_size, scale_dtype=torch.float16):
     """You fill the last group up with zeros. They count for its minimum or maximum and widen
     its steps; the row's last number, repeated, changes neither.

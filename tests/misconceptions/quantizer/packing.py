@@ -65,6 +65,23 @@ def spilled_into_the_neighbour(q, bits):
 
 
 @misconception("3.3", "pack")
+def compared_in_uint8(q, bits):
+    """You ask whether q >= 2 ** bits in uint8, which has no 256: with 8 bits it becomes 0, and all
+    numbers seem too large. Compare with 2 ** bits - 1, or take int(q.max()).
+    """
+    per_byte = _per_byte(bits)
+    if q.dtype != torch.uint8:
+        raise ValueError(f"pack takes uint8, not {q.dtype}")
+    if bool((q >= 2**bits).any()):
+        raise ValueError(f"{int(q.max())} does not fit {bits} bits")
+    q = F.pad(q, (0, -q.shape[-1] % per_byte)).unflatten(-1, (-1, per_byte))
+    packed = torch.zeros(q.shape[:-1], dtype=torch.uint8)
+    for place in range(per_byte):
+        packed |= q[..., place] << 8 // per_byte * place
+    return packed
+
+
+@misconception("3.3", "pack")
 def packed_across_rows(q, bits):
     """You pack all numbers as one long list, so that a byte can hold the end of one row and the
     beginning of the next. Each row begins a new byte.
@@ -88,6 +105,19 @@ def not_masked(packed, bits, count):
     if packed.shape[-1] != -(-count // per_byte):
         raise ValueError(f"{count} numbers, {packed.shape[-1]} bytes")
     places = [packed >> 8 // per_byte * place for place in range(per_byte)]
+    return torch.stack(places, dim=-1).flatten(-2)[..., :count]
+
+
+@misconception("3.3", "unpack")
+def three_bits_apart_in_the_byte(packed, bits, count):
+    """You shift numbers of 3 bits by 3. Each has the room of 4 here: the second begins at bit 4,
+    and the mask of 3 bits is for what is left after that.
+    """
+    per_byte = _per_byte(bits)
+    if packed.shape[-1] != -(-count // per_byte):
+        raise ValueError(f"{count} numbers, {packed.shape[-1]} bytes")
+    mask = 2**bits - 1
+    places = [packed >> bits * place & mask for place in range(per_byte)]
     return torch.stack(places, dim=-1).flatten(-2)[..., :count]
 
 

@@ -43,6 +43,18 @@ def divided_by_128(weight):
 
 
 @misconception("3.1", "quantize_rows")
+def divided_by_128_and_kept_inside(weight):
+    """You divide by 128 and clamp to 127. The largest number of a row is then read back too small:
+    127 of its 128 steps. The scale that reaches both ends is absmax / 127.
+    """
+    check_matrix(weight)
+    wide = weight.float()
+    scale = wide.abs().amax(dim=1, keepdim=True) / 128
+    q = (wide / scale).round().clamp(-127, 127)
+    return q.where(scale > 0, 0).to(torch.int8), scale
+
+
+@misconception("3.1", "quantize_rows")
 def cut_off_instead_of_rounded(weight):
     """You convert to int8 without rounding, which cuts everything behind the point off. The error
     is then up to a whole step instead of half of one, and always towards zero.

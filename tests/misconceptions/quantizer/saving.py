@@ -14,6 +14,7 @@ from solutions.quantizer import (
     VERSION,
     _assembled,
     _check_left_alone,
+    _unshare,
     read_layout,
 )
 from solutions.safetensors_file import read_header, read_safetensors
@@ -32,6 +33,7 @@ def written_in_place(path, weights):
         parts = {"data": weight.data, "scale": weight.scale, "minimum": weight.minimum}
         tensors |= {f"{name}.{k}": p.contiguous() for k, p in parts.items() if p is not None}
         layout[name] = {k: getattr(weight, k) for k in ("bits", "group_size", "shape")}
+    _unshare(tensors)
     metadata = {"format": FORMAT_NAME, "version": str(VERSION), "tensors": json.dumps(layout)}
     save_file(tensors, path, metadata)
 
@@ -50,6 +52,7 @@ def version_forgotten(path, weights):
         parts = {"data": weight.data, "scale": weight.scale, "minimum": weight.minimum}
         tensors |= {f"{name}.{k}": p.contiguous() for k, p in parts.items() if p is not None}
         layout[name] = {k: getattr(weight, k) for k in ("bits", "group_size", "shape")}
+    _unshare(tensors)
     partial = path.with_name(f"{path.name}.partial")
     save_file(tensors, partial, {"format": FORMAT_NAME, "tensors": json.dumps(layout)})
     partial.replace(path)
@@ -68,6 +71,7 @@ def only_what_is_quantized(path, weights):
         parts = {"data": weight.data, "scale": weight.scale, "minimum": weight.minimum}
         tensors |= {f"{name}.{k}": p.contiguous() for k, p in parts.items() if p is not None}
         layout[name] = {k: getattr(weight, k) for k in ("bits", "group_size", "shape")}
+    _unshare(tensors)
     metadata = {"format": FORMAT_NAME, "version": str(VERSION), "tensors": json.dumps(layout)}
     partial = path.with_name(f"{path.name}.partial")
     save_file(tensors, partial, metadata)
@@ -88,6 +92,7 @@ def partial_left_behind(path, weights):
         parts = {"data": weight.data, "scale": weight.scale, "minimum": weight.minimum}
         tensors |= {f"{name}.{k}": p.contiguous() for k, p in parts.items() if p is not None}
         layout[name] = {k: getattr(weight, k) for k in ("bits", "group_size", "shape")}
+    _unshare(tensors)
     metadata = {"format": FORMAT_NAME, "version": str(VERSION), "tensors": json.dumps(layout)}
     partial = path.with_name(f"{path.name}.partial")
     save_file(tensors, partial, metadata)
@@ -107,10 +112,34 @@ def paths_must_be_path(path, weights):
         parts = {"data": weight.data, "scale": weight.scale, "minimum": weight.minimum}
         tensors |= {f"{name}.{k}": p.contiguous() for k, p in parts.items() if p is not None}
         layout[name] = {k: getattr(weight, k) for k in ("bits", "group_size", "shape")}
+    _unshare(tensors)
     metadata = {"format": FORMAT_NAME, "version": str(VERSION), "tensors": json.dumps(layout)}
     partial = path.with_name(f"{path.name}.partial")
     save_file(tensors, partial, metadata)
     partial.replace(path)
+
+
+@misconception("3.6", "save_quantized")
+def shared_numbers_refused(path, weights):
+    """You hand over tensors that share memory, as a tied head does with the embedding, and the
+    safetensors package refuses. contiguous() copies nothing that is contiguous: clone one of them.
+    """
+    path = Path(path)
+    tensors, layout = {}, {}
+    for name, weight in weights.items():
+        if isinstance(weight, Tensor):
+            tensors[name] = weight.contiguous()
+            continue
+        parts = {"data": weight.data, "scale": weight.scale, "minimum": weight.minimum}
+        tensors |= {f"{name}.{k}": p.contiguous() for k, p in parts.items() if p is not None}
+        layout[name] = {k: getattr(weight, k) for k in ("bits", "group_size", "shape")}
+    metadata = {"format": FORMAT_NAME, "version": str(VERSION), "tensors": json.dumps(layout)}
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        save_file(tensors, partial, metadata)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @misconception("3.6", "load_quantized")

@@ -183,3 +183,15 @@ def only_quantized(x, weight):
     is called with the head too: a Tensor is multiplied as it is.
     """
     return F.linear(x, weight.dequantize(x.dtype))
+
+
+@misconception("3.4", "linear")
+def floats_kept(x, weight):
+    """You keep the dequantized weight for the next product. After one token all of them are there,
+    and the model takes its 32 bits again, next to the packed ones: read it back every time.
+    """
+    if isinstance(weight, Tensor):
+        return F.linear(x, weight)
+    if "_floats" not in vars(weight):
+        vars(weight)["_floats"] = weight.dequantize(x.dtype)
+    return F.linear(x, vars(weight)["_floats"])

@@ -1,4 +1,4 @@
-"""3.1 quantize_rows, 3.2 quantize_groups, 3.3 pack and unpack."""
+"""3.1 quantize_rows, 3.2 quantize_groups."""
 
 import torch
 
@@ -101,42 +101,130 @@ def float16_weights_in_float16(m):
     m.quantize_groups = quantize_groups
 
 
-@part("3.3")
-def other_bits_taken(m):
-    """Any number of bits is packed like 4."""
-    right = m.pack
-    m.pack = lambda q, bits: right(q, bits if bits in (2, 3, 8) else 4)
+@part("3.1")
+def the_last_bad_row(m):
+    """Of several rows with an infinity the last one is named."""
+    right = m.quantize_rows
+
+    def quantize_rows(weight):
+        if weight.ndim == 2 and weight.numel() and weight.is_floating_point():
+            bad = (~weight.isfinite().all(1)).nonzero()
+            if len(bad):
+                raise ValueError(f"row {int(bad[-1])} is not finite")
+        return right(weight)
+
+    m.quantize_rows = quantize_rows
 
 
-@part("3.3")
-def other_dtypes_taken(m):
-    """Any dtype is converted to uint8."""
-    right = m.pack
-    m.pack = lambda q, bits: right(q.to(torch.uint8), bits)
+@part("3.1")
+def rows_not_clamped(m):
+    """Nothing is clamped: where the scale is a denormal, the quotient is far beyond 127."""
+
+    def quantize_rows(weight):
+        m.check_matrix(weight)
+        scale = weight.float().abs().amax(1, keepdim=True) / 127
+        q = (weight.float() / scale).where(scale > 0, 0).round()
+        return q.to(torch.int16).to(torch.int8), scale
+
+    m.quantize_rows = quantize_rows
 
 
-@part("3.3")
-def pack_reads_storage(m):
-    """q is read in the order of memory, so a transposed q gives other bytes."""
-    right = m.pack
-
-    def pack(q, bits):
-        strides = torch.empty(q.shape, device="meta").stride()
-        return right(torch.as_strided(q, q.shape, strides), bits)
-
-    m.pack = pack
+def read_as_it_lies(weight):
+    """The numbers of a matrix in the order of memory."""
+    if weight.ndim != 2 or weight.is_contiguous():
+        return weight
+    return torch.as_strided(weight, weight.shape, (weight.shape[1], 1))
 
 
-@part("3.3")
-def three_bits_unmasked(m):
-    """unpack keeps 4 bits where 3 were packed, and reads 2 bits with the mask of 3."""
-    right = m.unpack
+@part("3.1")
+def rows_read_storage(m):
+    """The weight is read in the order of memory."""
+    right = m.quantize_rows
+    m.quantize_rows = lambda weight: right(read_as_it_lies(weight))
 
-    def unpack(packed, bits, count):
-        if bits == 2:
-            many = torch.stack([packed >> s & 7 for s in (0, 2, 4, 6)], dim=-1)
-            right(packed, bits, count)
-            return many.flatten(-2)[..., :count]
-        return right(packed, bits, count)
 
-    m.unpack = unpack
+@part("3.2")
+def groups_read_storage(m):
+    """The weight is read in the order of memory."""
+    right = m.quantize_groups
+    m.quantize_groups = lambda weight, *args: right(read_as_it_lies(weight), *args)
+
+
+@part("3.2")
+def float16_unless_float32(m):
+    """A scale_dtype of bfloat16 is taken for float16."""
+    right = m.quantize_groups
+
+    def quantize_groups(weight, bits, group_size, scale_dtype=torch.float16):
+        wide = scale_dtype == torch.float32
+        return right(weight, bits, group_size, torch.float32 if wide else torch.float16)
+
+    m.quantize_groups = quantize_groups
+
+
+@part("3.2")
+def large_weights_refused(m):
+    """Weights over 65504 are refused, although scale and minimum would fit."""
+    right = m.quantize_groups
+
+    def quantize_groups(weight, bits, group_size, scale_dtype=torch.float16):
+        if scale_dtype == torch.float16 and weight.numel() and weight.abs().max() > 65504:
+            m.check_matrix(weight)
+            raise ValueError("beyond float16")
+        return right(weight, bits, group_size, scale_dtype)
+
+    m.quantize_groups = quantize_groups
+
+
+@part("3.2")
+def long_groups_refused(m):
+    """A group of more than twice the row is refused."""
+    right = m.quantize_groups
+
+    def quantize_groups(weight, bits, group_size, *args):
+        if group_size > 2 * weight.shape[-1]:
+            raise ValueError("longer than the row")
+        return right(weight, bits, group_size, *args)
+
+    m.quantize_groups = quantize_groups
+
+
+@part("3.2")
+def groups_spoil_the_weight(m):
+    """The minimum is subtracted from the weight itself."""
+    right = m.quantize_groups
+
+    def quantize_groups(weight, *args):
+        found = right(weight, *args)
+        weight.sub_(weight.min())
+        return found
+
+    m.quantize_groups = quantize_groups
+
+
+@part("3.2")
+def any_shape_grouped(m):
+    """What is no matrix of floats is made one."""
+    right = m.quantize_groups
+    m.quantize_groups = lambda weight, *args: right(
+        weight.float().reshape(-1, weight.shape[-1]), *args
+    )
+
+
+@part("3.2")
+def a_little_added_to_the_scale(m):
+    """1e-8 keeps the division from zero, and moves q where the scale is small."""
+
+    def quantize_groups(weight, bits, group_size, scale_dtype=torch.float16):
+        m.check_matrix(weight)
+        m._check_groups(bits, group_size)
+        groups = m._grouped(weight.float(), group_size)
+        lo, hi = groups.amin(-1, keepdim=True), groups.amax(-1, keepdim=True)
+        scale, low = ((hi - lo) / (2**bits - 1)).to(scale_dtype), lo.to(scale_dtype)
+        if not (scale.isfinite() & low.isfinite()).all():
+            raise ValueError(f"beyond {scale_dtype}")
+        q = ((groups - low.float()) / (scale.float() + 1e-8)).round().clamp(0, 2**bits - 1)
+        q = q.where(scale > 0, 0).to(torch.uint8)
+        return q.flatten(1), scale.squeeze(-1), low.squeeze(-1)
+
+    m.quantize_groups = quantize_groups

@@ -128,15 +128,6 @@ def left_alone_in_float32(m):
 
 
 @part("3.7")
-def first_token_counted(m):
-    """The mean is over all ids, the first one with a loss of 0."""
-    right = m.perplexity
-    m.perplexity = lambda logits_of, ids, window, stride: (
-        right(logits_of, ids, window, stride) ** ((len(ids) - 1) / max(len(ids), 1))
-    )
-
-
-@part("3.7")
 def one_window_only(m):
     """A text longer than the window is read in one piece."""
     right = m.perplexity

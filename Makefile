@@ -23,7 +23,7 @@ EX =
 ARGS =
 
 .DEFAULT_GOAL := help
-.PHONY: help start test check hint solution progress doctor model generate quantize notebooks reference bench lint clean
+.PHONY: help start test check hint solution progress doctor model generate batch compare quantize notebooks reference bench lint clean
 
 help:
 	@echo 'AI Engineering from Scratch. Type make and one of:'
@@ -35,6 +35,8 @@ help:
 	@echo '  make solution EX=4.2       show a solution of exercise 4.2 (asks once)'
 	@echo '  make progress              chapters, exercises, points, last verdicts'
 	@echo '  make generate PROMPT="Hi"  let the model write (ARGS="--max-tokens 32 --chat")'
+	@echo '  make batch FILE=in.jsonl   run a file of prompts, many at once, results as they finish'
+	@echo '  make compare               the same questions at several settings, to be rated blind'
 	@echo '  make model                 fetch and convert the model'
 	@echo '  make quantize              put the model into fewer bits (ARGS="--bits 4 --group-size 32")'
 	@echo '  make doctor                what this machine has, and how to mend what is missing'
@@ -57,6 +59,8 @@ progress:  ; $(COURSE) progress $(ARGS)
 doctor:    ; $(COURSE) doctor $(ARGS)
 model:     ; $(COURSE) model $(ARGS)
 generate:  ; $(COURSE) generate "$$PROMPT" $(ARGS)
+batch:     ; $(COURSE) batch "$(FILE)" $(ARGS)
+compare:   ; $(COURSE) compare $(ARGS)
 quantize:  ; $(COURSE) quantize $(ARGS)
 notebooks: ; $(COURSE) notebooks $(ARGS)
 reference: ; $(COURSE) reference $(ARGS)

@@ -6,7 +6,21 @@ from pathlib import Path
 from types import ModuleType
 
 from course.text import Text
-from solutions import chat, forward_pass, greedy, kv_cache, loader, quantized, quantizer
+from solutions import (
+    batcher,
+    chat,
+    detokenizer,
+    forward_pass,
+    generate,
+    greedy,
+    kv_cache,
+    loader,
+    quantized,
+    quantizer,
+    request,
+    sampler,
+    stopping,
+)
 
 QUANTIZED = "quantized.safetensors"  # a folder that has it is run in these few bits
 
@@ -18,6 +32,12 @@ REFERENCE: dict[str, ModuleType] = {
     "kv_cache": kv_cache,
     "chat": chat,
     "greedy": greedy,
+    "sampler": sampler,
+    "stopping": stopping,
+    "detokenizer": detokenizer,
+    "generate": generate,
+    "request": request,
+    "batcher": batcher,
 }
 
 

@@ -53,7 +53,7 @@ def reference(root: Path, argv: list[str]) -> int:
 def bench(root: Path, argv: list[str]) -> int:
     """Run each `benchmarks/NAME.py`, or only those named, beside their peers."""
     scripts = sorted((root / "benchmarks").glob("*.py"))
-    scripts = [script for script in scripts if script.stem not in ("__init__", "kit")]
+    scripts = [script for script in scripts if script.stem not in ("__init__", "kit", "fake")]
     names = [script.stem for script in scripts]
     if unknown := [name for name in argv if name not in names]:
         print(f"bench: no {', '.join(unknown)}; there are: {', '.join(names)}.", file=sys.stderr)

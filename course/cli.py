@@ -16,6 +16,8 @@ VERBS = """\
   solution N.M      our answer to an exercise (asks once)
   progress          every chapter and exercise, points, last verdicts
   generate "TEXT"   let the model continue a text
+  batch FILE        run a file of prompts, many at once, results as they finish
+  compare           the same questions at several sampling settings, to be rated blind
   quantize          put the model into fewer bits, or measure what that costs
   model             fetch and check the model
   doctor            what this machine has, and how to mend what is missing
@@ -147,6 +149,18 @@ def _generate(argv: list[str]) -> int:
     return generate.main(argv)
 
 
+def _batch(argv: list[str]) -> int:
+    from course import batch
+
+    return batch.main(argv)
+
+
+def _compare(argv: list[str]) -> int:
+    from course import compare
+
+    return compare.main(argv)
+
+
 def _quantize(argv: list[str]) -> int:
     from course import quantize
 
@@ -185,6 +199,8 @@ _VERBS: dict[str, Callable[[list[str]], int]] = {
     "notebooks": _notebooks,
     "model": _model,
     "generate": _generate,
+    "batch": _batch,
+    "compare": _compare,
     "quantize": _quantize,
     "doctor": _doctor,
     "test": _test,

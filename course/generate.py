@@ -4,14 +4,16 @@ import argparse
 import re
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 import torch
 
-from course.assemble import QUANTIZED, Engine, assemble
-from course.model import ModelError, ensure_model, take_in
-from course.paths import folder_argument
+from course.arguments import add_model, at_least_one, model_folder
+from course.assemble import Engine, assemble
+from course.model import ModelError, ensure_model
+from solutions.generate import Completion
+from solutions.sampling_params import SamplingParams
 
 
 @dataclass
@@ -42,12 +44,11 @@ class Clock:
 
 def main(argv: list[str]) -> int:
     """The verb `generate`; the exit code."""
-    args = _parser().parse_args(argv)
+    args = parse(argv)
     try:
-        args.model = _opened(args.model)
-        engine = load_engine(_folder(args))
+        engine = load_engine(model_folder(args))
         prompt = encode(engine, args.prompt, args.chat)
-        run(engine, prompt, args.max_tokens, args.raw_ids)
+        run(engine, prompt, args.params, args.raw_ids)
     except (ModelError, ValueError, FileNotFoundError) as problem:
         print(f"generate: {problem}", file=sys.stderr)
         return 1
@@ -69,24 +70,6 @@ def load_engine(folder: Path | None) -> Engine:
     return engine
 
 
-def _opened(model: Path | None) -> Path | None:
-    """A GGUF file is converted first, once; a folder is used as it is."""
-    return take_in(model) if model and model.suffix.lower() == ".gguf" else model
-
-
-def _folder(args: argparse.Namespace) -> Path | None:
-    """The folder that the arguments name; --quantized alone is the bundled model in 4 bits."""
-    if args.quantized is None:
-        return args.model
-    if args.quantized is True:
-        from course.quantize import ensure_quantized
-
-        return ensure_quantized(args.model)
-    if args.model is not None:
-        raise ValueError("--model and a folder behind --quantized are two models: leave one out")
-    return args.quantized
-
-
 def _bits(engine: Engine) -> str:
     """What the weights are stored in."""
     kinds = engine.layers["quantized"]
@@ -104,23 +87,47 @@ def encode(engine: Engine, prompt: str, chat: bool) -> list[int]:
     return engine.layers["chat"].chat_ids(messages, engine.text.encode, engine.text.special)
 
 
-def run(engine: Engine, prompt: list[int], max_tokens: int, raw_ids: bool = False) -> None:
-    """Generate, printing each piece as it comes, then the speed on stderr."""
-    limit = min(max_tokens, engine.config.max_position_embeddings)
-    length = min(len(prompt) + max(limit, 1), engine.config.max_position_embeddings)
+def run(
+    engine: Engine, prompt: list[int], params: SamplingParams, raw_ids: bool = False
+) -> Completion:
+    """Generate, printing each piece as it comes, then log-probabilities and speed on stderr."""
+    context = engine.config.max_position_embeddings
+    length = min(len(prompt) + params.max_tokens, context)
     cache = engine.new_cache(1, max(length, 1))
-    clock, stream = Clock(), engine.text.stream()
+    clock = Clock()
 
     def on_token(token: int) -> None:
         clock.tick()
-        print(f"{token} " if raw_ids else stream.add(token), end="", flush=True)
+        if raw_ids:
+            print(token, end=" ", flush=True)
+
+    def on_text(text: str) -> None:
+        if not raw_ids:
+            print(text, end="", flush=True)
 
     clock.start()
-    made = engine.layers["greedy"].generate_greedy(
-        engine.model, prompt, max_tokens, engine.config.eos_token_ids, cache, on_token
+    stream = engine.text.stream(kind=engine.layers["detokenizer"].Detokenizer)
+    made = engine.layers["generate"].generate(
+        engine.model, prompt, params, stream, engine.config.eos_token_ids, cache, on_token, on_text
     )
-    print("" if raw_ids else stream.flush())
+    print()
+    _report_tokens(engine, made)
     _report(engine, len(prompt), len(made.ids), made.finish_reason, clock)
+    return made
+
+
+def _report_tokens(engine: Engine, made: Completion) -> None:
+    """A line for each token whose log-probability was asked for."""
+    for told in made.logprobs:
+        top = (f"{_shown(engine, token)} {value:.2f}" for token, value in told.top.items())
+        line = f"{_shown(engine, told.token):20} {told.value:7.2f}   {'  '.join(top)}"
+        print(line.rstrip(), file=sys.stderr)
+
+
+def _shown(engine: Engine, token: int) -> str:
+    """A token's text so that white space and broken characters can be seen."""
+    data = engine.text.token_bytes(token, special=True)
+    return repr(data.decode("utf-8", "backslashreplace"))
 
 
 def bytes_per_token(engine: Engine) -> int:
@@ -143,56 +150,66 @@ def _report(engine: Engine, prompt: int, new: int, reason: str, clock: Clock) ->
         )
 
 
+def parse(argv: list[str]) -> argparse.Namespace:
+    """The arguments, with the sampling parameters as `params`."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    try:
+        args.params = sampling_params(args)
+    except ValueError as problem:
+        parser.error(str(problem))
+    return args
+
+
+def add_sampling(parser: argparse.ArgumentParser, max_tokens: int, temperature: float) -> None:
+    """The options of SamplingParams, as they are in its docstring."""
+    add = parser.add_argument_group("sampling").add_argument
+    add("--max-tokens", type=at_least_one, default=max_tokens, metavar="N")
+    add("--temperature", type=_number, default=temperature, metavar="T",
+        help=f"0: always the most probable token; default {temperature}")  # fmt: skip
+    add("--top-k", type=_whole, metavar="K", help="only the K most probable tokens")
+    add("--top-p", type=_number, metavar="P", help="only the fewest that hold P together")
+    add("--min-p", type=_number, metavar="P", help="only those with P times the largest")
+    add("--repetition-penalty", type=_number, metavar="R", help="for prompt and answer; 1 is off")
+    add("--presence-penalty", type=_number, metavar="X", help="once for each token of the answer")
+    add("--frequency-penalty", type=_number, metavar="X", help="each time it was written")
+    add("--seed", type=_whole, metavar="N", help="the same seed, the same draws")
+    add("--stop", action="append", metavar="TEXT", help="ends the answer; up to four times")
+
+
+def sampling_params(args: argparse.Namespace) -> SamplingParams:
+    """The parameters that add_sampling has read. Errors: ValueError naming one."""
+    return SamplingParams(**{f.name: getattr(args, f.name, None) for f in fields(SamplingParams)})
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m course generate", description="Let the model continue a text."
     )
     parser.add_argument("prompt", help="the text to continue, or the question with --chat")
-    parser.add_argument("--max-tokens", type=_at_least_one, default=64, metavar="N")
+    add_sampling(parser, max_tokens=64, temperature=0.0)
     parser.add_argument(
-        "--temperature", type=_greedy_only, default=0.0, help="0: always the most probable token"
+        "--logprobs",
+        type=_whole,
+        nargs="?",
+        const=0,
+        metavar="N",
+        help="print each token's log-probability, and the N most probable there",
     )
     parser.add_argument("--chat", action="store_true", help="put the prompt in the chat template")
     parser.add_argument("--raw-ids", action="store_true", help="print token ids instead of text")
-    parser.add_argument(
-        "--model",
-        type=folder_argument,
-        metavar="DIR",
-        help="another checkpoint folder, or a file.gguf",
-    )
-    parser.add_argument(
-        "--quantized",
-        nargs="?",
-        const=True,  # not a str, which argparse would take for a folder
-        type=_quantized_folder,
-        metavar="DIR",
-        help="a folder made by `quantize`; without one, the model in 4 bits, groups of 32",
-    )
+    add_model(parser)
     return parser
 
 
-def _quantized_folder(text: str) -> Path:
-    """A folder with quantized weights. What follows --quantized may as well be the prompt."""
-    folder = folder_argument(text)
-    if not (folder / QUANTIZED).is_file():
-        raise argparse.ArgumentTypeError(
-            f"{text[:60]!r} holds no {QUANTIZED}: name a folder made by "
-            "`python -m course quantize`, or write --quantized behind the prompt"
-        )
-    return folder
-
-
-def _at_least_one(text: str) -> int:
-    if not re.fullmatch(r"0*[1-9][0-9]{0,8}", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not {text[:20]!r}")
-    return int(text)
-
-
-def _greedy_only(text: str) -> float:
+def _number(text: str) -> float:
     try:
-        value = float(text)
+        return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
-    if value != 0:
-        raise argparse.ArgumentTypeError("only 0 (greedy) so far: sampling is built in chapter 05")
-    return value
+        raise argparse.ArgumentTypeError(f"must be a number, not {text[:20]!r}") from None
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,20}", text, re.ASCII):
+        raise argparse.ArgumentTypeError(f"must be a whole number, not {text[:20]!r}")
+    return int(text)

@@ -1,17 +1,19 @@
 """Text at the edges: characters to token ids and back. The engine between sees only ids."""
 
-import codecs
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders
+
+from solutions.detokenizer import Detokenizer
 
 
 class Text:
     """The tokenizer of one checkpoint folder.
 
     `special` maps the text of each special token to its id, e.g. {"<|im_end|>": 2}. Only code that
-    builds a prompt uses it; nothing a user types ever becomes one of these ids.
+    builds a prompt uses it; nothing a user types ever becomes one of these ids. `strip` says
+    whether the text of tokens begins with a space that is not meant (SentencePiece).
     """
 
     def __init__(self, folder: str | Path):
@@ -20,7 +22,7 @@ class Text:
         added = self._tokenizer.get_added_tokens_decoder()
         self.special = {token.content: i for i, token in added.items() if token.special}
         self._special_ids = set(self.special.values())
-        self._bytes, self._strip = _bytes_by_id(self._tokenizer, added)
+        self._bytes, self.strip = _bytes_by_id(self._tokenizer, added)
 
     @property
     def size(self) -> int:
@@ -51,38 +53,21 @@ class Text:
         stream = self.stream(special)
         return "".join([*map(stream.add, ids), stream.flush()])
 
-    def stream(self, special: bool = False) -> "Stream":
-        """A decoder to be fed one id at a time; its pieces joined equal `decode` of all ids."""
-        return Stream(lambda token: self._token_bytes(token, special), self._strip)
+    def stream(self, special: bool = False, kind: type = Detokenizer) -> Detokenizer:
+        """A decoder to be fed one id at a time; its pieces joined equal `decode` of all ids.
 
-    def _token_bytes(self, token: int, special: bool) -> bytes:
+        kind: the class, which may be a learner's own.
+        """
+        return kind(lambda token: self.token_bytes(token, special), self.strip)
+
+    def token_bytes(self, token: int, special: bool = False) -> bytes:
+        """The bytes of a token id; none for a special token unless `special` is true.
+
+        Raises ValueError for an id that does not exist.
+        """
         if token not in self._bytes:
             raise ValueError(f"token id {token} is not in the vocabulary ({len(self._bytes)} ids)")
         return b"" if token in self._special_ids and not special else self._bytes[token]
-
-
-class Stream:
-    """Turns ids into text as they come, holding back the bytes of an unfinished character.
-
-    A character can be spread over several tokens. Its first bytes alone would show as U+FFFD, so
-    they wait for the rest; what was given out is never taken back.
-    """
-
-    def __init__(self, token_bytes: Callable[[int], bytes], strip: bool):
-        self._token_bytes = token_bytes
-        self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-        self._strip = strip  # SentencePiece writes a space before the first word
-
-    def add(self, token: int) -> str:
-        """The text that this id completes; often a word, sometimes nothing yet."""
-        data = self._token_bytes(token)
-        if data and self._strip:
-            data, self._strip = data.removeprefix(b" "), False
-        return self._utf8.decode(data)
-
-    def flush(self) -> str:
-        """What is left at the end: U+FFFD for a character that was never finished, or nothing."""
-        return self._utf8.decode(b"", final=True)
 
 
 def _load(path: Path) -> Tokenizer:

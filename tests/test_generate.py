@@ -1,9 +1,16 @@
 """`generate` on the real model: the text, the ids, and words for what cannot be done."""
 
+import re
+
 import pytest
 
 from course import generate
 from course.paths import MODEL
+from solutions.sampling_params import SamplingParams
+
+
+def greedy(max_tokens: int, **more) -> SamplingParams:
+    return SamplingParams(temperature=0, max_tokens=max_tokens, **more)
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +29,29 @@ def test_text_is_streamed_and_the_speed_is_printed(engine, monkeypatch, capsys):
 
 def test_raw_ids_are_the_ids_of_the_text(engine, capsys):
     prompt = engine.text.encode("The capital of France is")
-    generate.run(engine, prompt, 4)
+    generate.run(engine, prompt, greedy(4))
     text = capsys.readouterr().out
-    generate.run(engine, prompt, 4, raw_ids=True)
+    generate.run(engine, prompt, greedy(4), raw_ids=True)
     ids = [int(word) for word in capsys.readouterr().out.split()]
     assert engine.text.decode(ids) + "\n" == text
+
+
+def test_sampling_is_seeded_and_a_stop_string_ends_it(engine, monkeypatch, capsys):
+    monkeypatch.setattr(generate, "load_engine", lambda _: engine)
+    argv = ["The capital of France is", "--max-tokens", "12"]
+    heat = ["--temperature", "0.9", "--top-p", "0.95"]
+    texts = []
+    for seed in ("1", "1", "2"):
+        assert generate.main([*argv, *heat, "--seed", seed]) == 0
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != texts[2]
+    assert generate.main([*argv, "--stop", "zzz", "--stop", "Par", "--logprobs", "3"]) == 0
+    out, err = capsys.readouterr()
+    assert out == " \n"
+    assert "1 new, finish reason stop" in err
+    [line] = [line for line in err.split("\n") if line.startswith("' Paris'")]
+    assert line.split()[2] == line.split()[5]  # the token was the model's favourite
+    assert len(re.findall(r"-\d+\.\d\d", line)) == 4
 
 
 def test_chat_applies_the_template(engine):
@@ -36,7 +61,7 @@ def test_chat_applies_the_template(engine):
 
 
 def test_one_token_needs_no_decode_speed(engine, capsys):
-    generate.run(engine, [1, 2, 3], 1)
+    generate.run(engine, [1, 2, 3], greedy(1))
     assert "decode" not in capsys.readouterr().err
 
 
@@ -53,7 +78,19 @@ def test_the_bytes_of_a_step_are_the_file_without_a_second_embedding(engine):
         (["Hi", "--max-tokens", "9" * 5000], "must be a whole number from 1"),
         (["Hi", "--model", ""], "the folder is empty"),
         (["Hi", "--model", "~no such user/x"], "names no folder"),
-        (["Hi", "--temperature", "0.7"], "chapter 05"),
+        (["Hi", "--temperature", "2.1"], "temperature must be from 0 (greedy) to 2; got 2.1"),
+        (["Hi", "--temperature", "nan"], "temperature must be from 0"),
+        (["Hi", "--top-p", "0"], "top_p must be above 0, up to 1"),
+        (["Hi", "--top-k", "-2"], "top_k must be at least 1, or 0 or -1 for off"),
+        (["Hi", "--top-k", "1.5"], "must be a whole number"),
+        (["Hi", "--min-p", "1.5"], "min_p must be from 0"),
+        (["Hi", "--repetition-penalty", "0"], "repetition_penalty must be above 0"),
+        (["Hi", "--presence-penalty", "-3"], "presence_penalty must be from -2 to 2"),
+        (["Hi", "--frequency-penalty", "9"], "frequency_penalty must be from -2 to 2"),
+        (["Hi", "--seed", "9" * 20], "seed must be a whole number of 64 bits"),
+        (["Hi", "--logprobs", "21"], "logprobs must be from 0 to 20"),
+        (["Hi", "--stop", ""], "stop must hold texts of 1 to 256 characters"),
+        (["Hi", *["--stop", "a"] * 5], "stop must be a text or up to 4 texts"),
         (["Hi", "--temperature", "warm"], "must be a number"),
     ],
 )

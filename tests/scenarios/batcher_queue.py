@@ -1,0 +1,275 @@
+"""Chapter 06 beside the code under test: the waiting queue, and admission.
+
+Every scenario takes the module under test first and returns plain data. A wish is
+{"name", "length" of the prompt, "max_tokens", "priority", "deadline", "admit_by"}.
+"""
+
+import gc
+import threading
+import weakref
+
+from solutions.kv_cache import CacheFull
+from solutions.sampling_params import SamplingParams
+from tests.scenarios.batcher_models import new_cache
+from tests.scenarios.helpers import Unusable, attempt, in_words, told
+
+# --- 6.3 ---
+
+
+def wished(module, wish: dict, kind=None):
+    """The Request of a wish; kind is a subclass of the module's Request."""
+    named = {key: wish[key] for key in ("priority", "deadline", "admit_by") if key in wish}
+    params = SamplingParams(max_tokens=wish["max_tokens"])
+    return (kind or module.Request)([1] * wish["length"], params, id=wish["name"], **named)
+
+
+def name_of(request) -> str | None:
+    """The name of a request that came back."""
+    if request is not None and not hasattr(request, "id"):
+        raise Unusable(f"a Request or None is needed, not {in_words(request)}")
+    return None if request is None else request.id
+
+
+@told
+def queue_session(module, queues: list, wishes: dict, steps: list) -> list:
+    """What queues answer to steps; requests travel by name.
+
+    Args:
+        queues: [bound, patience] each.
+        wishes: by name.
+        steps: [queue, name of a call, argument, ...]: "add" name now, "first" now, "remove" name,
+            "expired" now, "len", "names"; "fails" names step; "arrival" of a name; "finish" of one.
+    """
+    made = {name: wished(module, wish) for name, wish in wishes.items()}
+    lines = [module.WaitingQueue(*given) for given in queues]
+    return [_queue_step(lines[at], made, *step) for at, *step in steps]
+
+
+def _queue_step(queue, made: dict, name: str, *args):
+    if name == "fails":
+        return attempt(lambda: _queue_step(queue, made, *args[1]), args[0])
+    if name == "len":
+        return len(queue)
+    if name == "names":
+        return [name_of(request) for request in queue]
+    if name == "arrival":
+        return made[args[0]].arrival
+    if name == "finish":
+        return made[args[0]].finish("cancelled")
+    if name == "expired":
+        return [name_of(request) for request in queue.expired(*args)]
+    if name == "first":
+        return name_of(queue.first(*args))
+    found = getattr(queue, name)(made[args[0]], *args[1:])
+    return None if name == "add" else found
+
+
+@told
+def queue_while_iterated(module, wishes: list) -> list:
+    """The names that an iteration gives when, after its first, all leave and another joins."""
+    queue = module.WaitingQueue(10)
+    made = [wished(module, wish) for wish in wishes]
+    for request in made[:-1]:
+        queue.add(request, 0.0)
+    walk = iter(queue)
+    names = [name_of(next(walk))]
+    for request in made[:-1]:
+        queue.remove(request)
+    queue.add(made[-1], 1.0)
+    return names + [name_of(request) for request in walk]
+
+
+@told
+def queue_memory(module, count: int, way: str) -> list:
+    """[how many wait, how many live] after all but three of count requests have left.
+
+    Those three came first and stay, so that nothing before them is ever popped. way: "remove" or
+    "expired".
+    """
+    queue, alive = module.WaitingQueue(count), []
+    ages = {"deadline": 50.0} if way == "expired" else {}
+    for number in range(count):
+        stays = number < 3
+        wish = {"name": number, "length": 2 if stays else 9, "max_tokens": 4}
+        request = wished(module, wish | ({"deadline": 60.0} if stays and ages else ages))
+        alive.append(weakref.ref(request))
+        queue.add(request, 0.0)
+    if way == "remove":
+        for number in range(count - 1, 2, -1):
+            queue.remove(alive[number]())
+    else:
+        queue.expired(55.0)
+    queue.first(1.0)
+    del request
+    gc.collect()
+    return [len(queue), sum(one() is not None for one in alive)]
+
+
+class Counted(int):
+    """An integer that counts how often it is compared."""
+
+    compared = 0
+
+    def _counting(name):
+        def method(self, other):
+            Counted.compared += 1
+            return getattr(int, name)(self, other)
+
+        return method
+
+    __lt__, __gt__, __le__ = _counting("__lt__"), _counting("__gt__"), _counting("__le__")
+    __ge__, __eq__, __ne__ = _counting("__ge__"), _counting("__eq__"), _counting("__ne__")
+    __hash__ = int.__hash__
+
+
+@told
+def queue_comparisons(module, count: int, rounds: int, limit: int) -> list:
+    """With count requests waiting, what calls did within the limit of comparisons of priorities.
+
+    [[name of a call, how many of its rounds were within it]], and who was first each time.
+    """
+    queue = module.WaitingQueue(count + rounds)
+    made = []
+    for number in range(count + rounds):
+        wish = {"name": number, "length": 1 + number % 7, "max_tokens": 4}
+        made.append(wished(module, wish | {"priority": Counted(number * 7919 % 10_007)}))
+    for request in made[:count]:
+        queue.add(request, 0.0)
+    few, firsts = {"add": 0, "first": 0, "remove": 0}, []
+    for request in made[count:]:
+        few["add"] += _compared(lambda r=request: queue.add(r, 1.0)) <= limit
+        few["first"] += _compared(lambda: firsts.append(queue.first(1.0))) <= limit
+        few["remove"] += _compared(lambda: queue.remove(firsts[-1])) <= limit
+    return [[list(pair) for pair in few.items()], [name_of(request) for request in firsts]]
+
+
+def _compared(call) -> int:
+    before = Counted.compared
+    call()
+    return Counted.compared - before
+
+
+@told
+def queue_from_two_threads(module, reads: int) -> list:
+    """A bound of 1, and a second add just when the first reads its request for the n-th time.
+
+    For each n up to reads: [which of the two adds were refused, how many wait].
+    """
+    return [_two_adds(module, number) for number in range(1, reads + 1)]
+
+
+def _two_adds(module, number: int) -> list:
+    queue, refused, threads = module.WaitingQueue(1), [], []
+
+    def add(request):
+        try:
+            queue.add(request, 0.0)
+        except module.QueueFull:
+            refused.append(request.id)
+
+    def interrupt():
+        thread = threading.Thread(target=add, args=[other], daemon=True)
+        threads.append(thread)
+        thread.start()
+        thread.join(0.05)  # with a lock it cannot end before the first add does
+
+    wish = {"name": "first", "length": 2, "max_tokens": 4}
+    kind = _interrupted(module.Request, number, interrupt)
+    first, other = wished(module, wish, kind), wished(module, wish | {"name": "second"})
+    kind.armed = True
+    add(first)
+    for thread in threads:
+        thread.join(10)
+    if not threads:
+        add(other)
+    return [len(refused), len(queue), len(list(queue))]
+
+
+def _interrupted(base, number: int, interrupt):
+    """A kind of Request that calls interrupt when one of its wishes is read for the n-th time."""
+
+    class Interrupted(base):
+        armed = False
+        left = number
+
+        def __getattribute__(self, name):
+            kind = type(self)
+            if name in ("priority", "size", "deadline", "admit_by") and kind.armed:
+                kind.left -= 1
+                if kind.left == 0:
+                    interrupt()
+            return super().__getattribute__(name)
+
+    return Interrupted
+
+
+# --- 6.4 ---
+
+
+class Pages:
+    """A KV cache of another kind: what every kind has, room in pages, and full when told."""
+
+    def __init__(self, rows: int, max_length: int, page: int = 1):
+        self.rows, self.max_length, self.page, self.full = rows, max_length, page, False
+        self.total_tokens, self.rooms = rows * max_length, {}
+
+    @property
+    def used_tokens(self) -> int:
+        """Whole pages."""
+        return sum(-(-length // self.page) * self.page for length in self.rooms.values())
+
+    @property
+    def free_tokens(self) -> int:
+        """The rest."""
+        return self.total_tokens - self.used_tokens
+
+    def reserve(self, row: int, length: int) -> None:
+        """Room in a row."""
+        if self.full:
+            raise CacheFull("no page is free")
+        if not 0 <= row < self.rows:
+            raise IndexError(f"no row {row}")
+        self.rooms[row] = max(length, self.rooms.get(row, 0))
+
+    def free(self, row: int) -> None:
+        """All of a row."""
+        self.rooms.pop(row, None)
+
+
+@told
+def room_session(module, setting: dict, wishes: dict, steps: list) -> list:
+    """What a Room (and admit) answers to steps, and how it stands after each.
+
+    Args:
+        setting: "cache" [rows, max_length], "page" (None: chapter 04's cache), "rows", "budget".
+        wishes: by name.
+        steps: ["take", name], ["give_back", name], ["full", bool] of the cache; ["add", name, now]
+            to the queue; ["admit", now].
+    """
+    rows, length = setting["cache"]
+    page = setting["page"]
+    cache = new_cache(rows, length) if page is None else Pages(rows, length, page)
+    room = module.Room(cache, setting["rows"], setting["budget"])
+    queue = module.WaitingQueue(50, setting.get("patience", 5.0))
+    made = {name: wished(module, wish) for name, wish in wishes.items()}
+    answers = []
+    for step in steps:
+        found = _room_step(module, room, queue, made, *step)
+        held = {name: request.row for name, request in made.items() if request.row is not None}
+        stands = [list(room.free_rows), int(cache.used_tokens), held]
+        answers.append([found, *stands, [name_of(request) for request in queue]])
+    return answers
+
+
+def _room_step(module, room, queue, made: dict, name: str, *args):
+    if name == "full":
+        room.cache.full = args[0]
+        return None
+    if name == "add":
+        queue.add(made[args[0]], args[1])
+        return None
+    if name == "admit":
+        found = module.admit(queue, room, *args)
+        return [[r.id, str(r.state), r.row, r.admitted] for r in found]
+    found = getattr(room, name)(made[args[0]])
+    return None if name == "give_back" else found

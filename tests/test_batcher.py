@@ -1,0 +1,76 @@
+"""The reference batcher on the bundled model, held against transformers; and what it remembers."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from course.model import ensure_model
+from solutions.batcher import Batcher, Limits
+from solutions.forward_pass import Llama
+from solutions.kv_cache import KVCache
+from solutions.loader import load_weights, read_config
+from solutions.request import Request
+from solutions.sampling_params import SamplingParams
+from solutions.static_batching import generate_static
+from tests.scenarios.batcher_models import Teller, new_cache
+from tests.test_engine import PROMPTS, sure
+
+CHOSEN = [p for p in PROMPTS if sure(p["margins"]) >= 5][:5]
+
+
+@pytest.fixture(scope="module")
+def llama() -> Iterator[Llama]:
+    """The bundled model in float32, on one thread: on a busy machine two are far slower."""
+    folder, threads = ensure_model(), torch.get_num_threads()
+    config = read_config(folder)
+    torch.set_num_threads(1)
+    yield Llama(config, load_weights(folder, config))
+    torch.set_num_threads(threads)
+
+
+def greedy(prompt: list[int], count: int, **more) -> Request:
+    """A request for count tokens, each the most probable."""
+    return Request(prompt, SamplingParams(temperature=0.0, max_tokens=count), **more)
+
+
+@pytest.mark.parametrize(("rows", "places", "count"), [(1, 64, 2), (2, 7, 3), (5, 64, 5)])
+def test_the_same_tokens_as_transformers_in_any_batch(llama, rows, places, count):
+    prompts = CHOSEN[:count]
+    requests = [greedy(p["prompt"], 5, ignore_eos=True) for p in prompts]
+    longest = max(request.size for request in requests)
+    limits = Limits(step_tokens=places)
+    batcher = Batcher(llama, KVCache(llama.config, rows, longest), (2,), limits)
+    for request in requests:
+        batcher.submit(request)
+    while not batcher.idle:
+        batcher.step()
+    assert [r.output for r in requests] == [p["new"][:5] for p in prompts]
+
+
+def test_a_static_batch_writes_the_same(llama):
+    prompts = [p["prompt"] for p in CHOSEN[:3]]
+    cache = KVCache(llama.config, 3, max(map(len, prompts)) + 5)
+    found = generate_static(llama, cache, prompts, [5, 1, 3])
+    expected = [p["new"][:n] for p, n in zip(CHOSEN, (5, 1, 3), strict=False)]
+    assert [answer.ids for answer in found.answers] == expected
+
+
+def test_nothing_of_a_request_is_kept_when_it_is_over():
+    """Whatever way it ended, and although its exception holds frames of the step."""
+    batcher = Batcher(Teller([], {4: "RuntimeError"}), new_cache(2, 40), (), Limits(max_running=2))
+    alive = []
+    for number in range(40):
+        request = greedy([1 + number, 2], 3, deadline=None if number % 5 else 0.0)
+        batcher.submit(request)
+        alive.append(weakref.ref(request))
+        if number % 7 == 0:
+            batcher.cancel(request)
+    del request
+    while not batcher.idle:
+        batcher.step()
+    batcher.step()
+    gc.collect()
+    assert not [one for one in alive if one() is not None]

@@ -1,0 +1,1 @@
+"""Chapter 06, one file an exercise or two. Learners are not told these by name."""

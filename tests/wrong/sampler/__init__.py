@@ -1,0 +1,1 @@
+"""Wrong answers to chapter 05 that a case had to be written for."""

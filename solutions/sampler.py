@@ -73,8 +73,8 @@ def distributions(logits: Tensor, states: Sequence[SamplingState]) -> Tensor:
     """The probabilities that the next token of each row is drawn with.
 
     In the order of the peers: penalties, temperature, top-k, then top-p on what is left,
-    renormalised, then min-p, then softmax. A row without a filter does not pay for a sort, and a
-    batch without penalties not for one either.
+    renormalised, then min-p, then softmax. What a row does not ask for is not computed for
+    it: no filter, no sort; no penalty, no counts.
 
     Args:
         logits: [B, V] as the model gave them.

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from course import desk, verdict
+from course.cases import Wrong, expect_tensor
 from course.judge import _spoken_of, judge
 from course.manifest import Chapter
 from course.progress import Progress
@@ -232,6 +233,14 @@ def test_the_line_is_that_of_the_definition_which_the_failed_check_is_about(subm
 )
 def test_a_change_inside_an_argument_is_seen(old, new, changed):
     assert _differ(old, new) is changed
+
+
+@pytest.mark.parametrize("got", [0.0, -1e30, float("inf"), float("nan")])
+def test_only_minus_infinity_is_close_to_minus_infinity(got):
+    hidden = torch.tensor([1.0, float("-inf")])
+    with pytest.raises(Wrong):
+        expect_tensor(torch.tensor([1.0, got]), hidden, atol=1e-6, rtol=1e-6)
+    expect_tensor(hidden.clone(), hidden, atol=1e-6, rtol=1e-6)
 
 
 def test_where_nothing_says_which_definition_is_meant_no_line_is_shown():

@@ -148,9 +148,10 @@ class Batcher:
 
         Whoever ends gives its room back first, and then hears of it. A fault ends only those whom
         it concerns, "error", with the exception: one in a forward or in the sampler those who were
-        in that call; one in on_token, or logits no token can be chosen from (the exception is a
-        FloatingPointError), that one request. All such exceptions, and those of on_finish, are in
-        Step.errors. What is no Exception (Ctrl-C) goes on to the caller.
+        in that call; one in making a SamplingState or in on_token, or logits no token can be chosen
+        from (the exception is a FloatingPointError), that one request. All such exceptions, and
+        those of on_finish, are in Step.errors. What is no Exception (Ctrl-C) goes on to the caller;
+        this batcher cannot go on after it.
 
         Returns:
             a Step.

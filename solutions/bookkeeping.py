@@ -19,7 +19,7 @@ def violations(room: Room, running: Mapping[int, Request], waiting: Iterable[Req
         waiting: the requests that wait.
 
     Returns:
-        a sentence for each violation; none when all is well:
+        one sentence for each violation below, and for each row or request; none when all is well:
         - the cache's used_tokens + free_tokens is not total_tokens: names all three;
         - the used_tokens are not the sizes of the running ones together: names both numbers;
         - a row from 0 to room.rows - 1 is in free_rows and in running, or in neither, or in

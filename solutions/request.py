@@ -99,9 +99,9 @@ class Request:
             vocabulary: how many token ids there are, from 0.
 
         Errors: ValueError for an empty prompt; for a prompt that leaves no room for one token,
-        naming its length and the context; for an id that is not an int of the vocabulary, naming
-        the first such id; and for a request that has an arrival or is not in state WAITING: it
-        was submitted before. Nothing has changed then.
+        naming its length and the context; for an id that is not an int of the vocabulary (True is
+        none), naming the first such id; and for a request that has an arrival or is not in state
+        WAITING: it was submitted before. Nothing has changed then.
         """
         # exercise 6.2
         if self.arrival is not None or self.state is not State.WAITING:
@@ -166,7 +166,7 @@ class Request:
         self.state = state
 
     def add(self, token: int, told: TokenLogProbs | None = None) -> None:
-        """The answer has one more token; the sampler's memory hears of it too.
+        """The answer has one more token; the sampler's memory, if there is one, hears of it too.
 
         Args:
             token: joins output.

@@ -2,7 +2,7 @@
 # # 06 · The batcher
 #
 # A decode step reads every weight of the model to make one token for one request. A second request
-# in the same step needs the same weights, and is nearly free. So an engine lives from a full batch.
+# in the same step needs the same weights, and costs far less than the first. So an engine lives from a full batch.
 # You write what keeps it full: who waits, who is let in, what a step computes, who leaves, and the
 # books that prove that everything came back.
 #
@@ -372,7 +372,7 @@ cache = KVCache(config, rows=2, max_length=16)
 a_token = cache.nbytes // cache.total_tokens
 print(f"{a_token:,} bytes a token")
 for label, size in {"37 + 20": 57, "37 + 256": 293, "a full context": 8192}.items():
-    print(f"{label:15} {size * a_token / 1e6:6.1f} MB; 4 GB hold {4e9 / (size * a_token):5.0f}")
+    print(f"{label:15} {size * a_token / 1e6:6.1f} MB; 4 GB hold {4e9 // (size * a_token):5.0f}")
 
 # %% [markdown]
 # ## 6.5 Chunked prefill
@@ -406,7 +406,7 @@ def at_work(row, remaining, state):
 
 
 decoding = [at_work(row, 1, State.DECODE) for row in range(3)]
-for left in ((2, 2, 9), (9, 2, 2), (20,), (20, 3), (20, 5)):
+for left in ((2, 2, 9), (9, 2, 2), (20,), (20, 3), (20, 5), (20, 1)):
     prompts_left = [at_work(3 + n, count, State.PREFILL) for n, count in enumerate(left)]
     plan = plan_step(decoding + prompts_left, budget=10)
     chunks = [count for _, count in plan.prefills]
@@ -690,7 +690,7 @@ def continuous_run(model, prompt, lengths, rows, **limits):
 
 # %%
 # Experiment: static against continuous, in steps
-print("lengths         rows   static  continuous  ratio   useful places: static  continuous")
+print("lengths         rows   static  continuous  ratio   rows in use: static  continuous")
 in_steps = {}
 for kind in ("all the same", "evenly spread", "heavy tail"):
     for rows in (2, 8, 32):

@@ -100,9 +100,18 @@ class Clock:
         return self.now
 
 
-def watched_sampler(events: list, breaks: dict) -> SimpleNamespace:
-    """Chapter 05's sampler, with an event for each call of sample; the n-th may break."""
-    calls = []
+def watched_sampler(events: list, breaks: dict, states_break: dict) -> SimpleNamespace:
+    """Chapter 05's sampler, with an event for each call of sample; the n-th may break.
+
+    So may the making of the n-th SamplingState.
+    """
+    calls, made = [], []
+
+    def state(*args, **kwargs):
+        made.append(args)
+        if len(made) in states_break:
+            raise ERRORS[states_break[len(made)]]("no state could be made, on purpose")
+        return sampler.SamplingState(*args, **kwargs)
 
     def sample(logits, states):
         calls.append(len(states))
@@ -111,6 +120,4 @@ def watched_sampler(events: list, breaks: dict) -> SimpleNamespace:
             raise ERRORS[breaks[len(calls)]]("the sampler failed on purpose")
         return sampler.sample(logits, states)
 
-    return SimpleNamespace(
-        SamplingState=sampler.SamplingState, sample=sample, report=sampler.report
-    )
+    return SimpleNamespace(SamplingState=state, sample=sample, report=sampler.report)

@@ -18,6 +18,7 @@ SETTING = {
     "context": 256,  # of the model
     "breaks": {},  # number of a forward: error
     "sampler_breaks": {},  # number of a call: error
+    "states_break": {},  # number of a SamplingState: error
 }
 
 
@@ -35,7 +36,7 @@ class Drive:
             setting["ends"],
             module.Limits(**setting["limits"]),
             self.clock,
-            watched_sampler(self.events, setting["sampler_breaks"]),
+            watched_sampler(self.events, setting["sampler_breaks"], setting["states_break"]),
         )
         self.made = {name: self._request(name, **wish) for name, wish in wishes.items()}
 

@@ -448,7 +448,11 @@ class Batcher:
             leave(request, "timeout")
         for request in admit(self.waiting, self.room, now):
             self.running[request.row] = request
-            request.sampling = self.sampler.SamplingState(request.params, request.prompt)
+            try:
+                request.sampling = self.sampler.SamplingState(request.params, request.prompt)
+            except Exception as error:
+                errors.append(error)
+                leave(request, "error", error)
         plan = plan_step(self.running.values(), self.limits.step_tokens)
         decode = [request.row for request, _ in plan.decodes]
         prefill = {request.row: count for request, count in plan.prefills}

@@ -449,7 +449,10 @@ class Batcher:
             self.over(request, reason)
         for request in admit(self.waiting, self.room, now):
             self.running[request.row] = request
-            request.sampling = self.sampler.SamplingState(request.params, request.prompt)
+            try:
+                request.sampling = self.sampler.SamplingState(request.params, request.prompt)
+            except Exception as error:
+                self.failed(error, [request])
         plan = plan_step(self.running.values(), self.limits.step_tokens)
         decode = [request.row for request, _ in plan.decodes]
         prefill = {request.row: count for request, count in plan.prefills}

@@ -50,7 +50,7 @@ def the_map() -> str:
         box(370, 90, 120, 50, ORANGE, "admission", "rows, tokens · 6.4"),
         f"<rect x='540' y='40' width='390' height='150' rx='8' fill='none' stroke='{GREEN}' "
         "stroke-width='1.5'/>",
-        label(735, 62, "one step, again and again · 6.8", 13, GREEN, weight="bold"),
+        label(735, 62, "computed in every step · 6.8", 13, GREEN, weight="bold"),
         box(560, 90, 100, 50, ORANGE, "plan", "chunks · 6.5"),
         box(690, 90, 100, 50, BLUE, "model", "chapter 04"),
         box(820, 90, 95, 50, BLUE, "sampler", "chapter 05"),
@@ -119,7 +119,7 @@ def life() -> str:
         arrow((95, 124), (95, 185), (800, 185), (800, 126)),
         line(325, 124, 325, 185, GREY),
         line(555, 124, 555, 185, GREY),
-        label(440, 207, "cancelled, timeout, error: from every state, straight to the end", 13),
+        label(440, 207, "cancelled, timeout: from every state; error: from prefill and decode", 13),
         label(95, 50, "holds nothing", 12, GREY),
         label(440, 50, "holds a row, and room for all it may grow to", 12, GREY),
         label(785, 50, "holds nothing", 12, GREY),
@@ -134,7 +134,7 @@ def door() -> str:
         ("promoted", "6 tokens, waited over 5 s", PINK),
         ("priority −1", "9 tokens", ORANGE),
         ("short", "3 tokens", ORANGE),
-        ("longer", "9 tokens", ORANGE),
+        ("longer", "12 tokens", ORANGE),
     )
     for n, (name, words, ink) in enumerate(line_up):
         parts.append(box(60, 52 + 62 * n, 200, 48, ink, name, words))

@@ -206,6 +206,17 @@ def fault_in_the_sampler(learner, rng):
 
 
 @case("6.8")
+def fault_before_the_first_forward(learner, rng):
+    """A request whose SamplingState cannot be made ends, "error"; nobody else notices."""
+    wishes = {name: asks(ids_of(rng, 3), 4) for name in ("a", "b", "d")}
+    found = serve(learner, wishes, all_in(wishes), states_break={2: "RuntimeError"})
+    expect_equal(ends_of(found)["b"], [[], "error"], "[output, reason] of the second")
+    expect_equal(error_of(found, "b"), "RuntimeError", "the error of the second")
+    expect_answers(found, {name: wishes[name] for name in "ad"})
+    expect_all_free(found)
+
+
+@case("6.8")
 def fault_in_logits(learner, rng):
     """Logits that no token can be chosen from end that one request, with a FloatingPointError; its
     neighbours in the same forward go on. In the middle of a prompt nobody looks at them.

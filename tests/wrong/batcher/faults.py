@@ -27,6 +27,17 @@ def cancelled_while_waiting_only(m):
 
 
 @part("6.8")
+def states_are_made_without_a_guard(m):
+    """A SamplingState that cannot be made stops the step, and its row is never given back."""
+
+    def change(right, self, request):
+        self.running[request.row] = request
+        request.sampling = self.sampler.SamplingState(request.params, request.prompt)
+
+    method(m, "_start", change)
+
+
+@part("6.8")
 def cancelled_in_decode_only(m):
     """Whose prompt is being read cannot be cancelled."""
 

@@ -60,10 +60,6 @@ def _dispatch(argv: list[str]) -> int:
 
 
 def _run_here(argv: list[str]) -> int:
-    if argv[:1] == ["doctor"]:  # must answer even where a package that cli needs is broken
-        from course import doctor
-
-        return doctor.main(argv[1:])
     from course import cli
 
     return cli.main(argv)

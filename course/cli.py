@@ -1,4 +1,6 @@
-"""The verbs, once the packages are there. Each imports what it needs when it is called."""
+"""The verbs. Each imports what it needs when it is called, so that `doctor` and `help` answer where
+no package is there, or one is broken.
+"""
 
 import argparse
 import os

@@ -30,24 +30,8 @@ def main(argv: list[str]) -> int:
         description="What this machine has, and for every problem the exact fix. Changes nothing.",
     ).parse_args(argv)
     findings = list(examine())
-    return _say(report(findings)) or (1 if any(finding.fix for finding in findings) else 0)
-
-
-def _say(text: str) -> int:
-    """Print, whatever stdout is; 0, or as everywhere 141 when the reader has gone, 1 when full."""
-    if sys.stdout is None:
-        return 0
-    try:
-        if hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="replace")
-        print(text, flush=True)
-    except OSError as problem:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python says it again
-        if isinstance(problem, BrokenPipeError):
-            return 141
-        print(f"doctor: stdout cannot be written ({problem.strerror})", file=sys.stderr)
-        return 1
-    return 0
+    print(report(findings))
+    return 1 if any(finding.fix for finding in findings) else 0
 
 
 def examine() -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from course.model_files import (
     is_complete,
     read_manifest,
     require_room,
+    resolved,
     verify,
     whole_or_nothing,
 )
@@ -103,13 +104,7 @@ def _ensure(args: argparse.Namespace) -> Path:
 
 def take_in(source: Path) -> Path:
     """The folder of a checkpoint, or of what a GGUF file has been converted into. ModelError."""
-    try:
-        source = source.resolve()
-        str(source).encode("utf-8")
-    except (OSError, RuntimeError):  # Python 3.13 does not mind, and then finds no file
-        raise ModelError(f"{source} leads nowhere: a link comes back to itself.") from None
-    except UnicodeEncodeError:  # a manifest is UTF-8, and tokenizers opens no other path
-        raise ModelError(f"{source} has a path that is not UTF-8; rename it.") from None
+    source = resolved(source)
     return _ensure_gguf(source) if source.suffix.lower() == ".gguf" else _ensure_local(source)
 
 

@@ -12,8 +12,6 @@ from solutions.integrity import check_manifest
 MANIFEST = "manifest.json"
 FORMAT = 1  # raise it when the converter's output changes, and every folder is made again
 CHUNK = 1 << 20
-
-
 MOST_LINES, MOST_CHARACTERS = 60, 1000  # of a message, in which a stranger's file has a say
 
 
@@ -36,6 +34,21 @@ def _printable(line: str) -> str:
     half = MOST_CHARACTERS // 2
     shown = line if len(line) <= MOST_CHARACTERS else f"{line[:half]}…{line[-half:]}"
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in shown)
+
+
+def resolved(path: Path) -> Path:
+    """The path without links, under a name that a manifest can hold and tokenizers can open.
+
+    Errors: ModelError for a link that leads nowhere, and for a name that is not UTF-8.
+    """
+    try:
+        path = path.resolve()
+        str(path).encode("utf-8")
+    except (OSError, RuntimeError):  # Python 3.13 does not mind, and then finds no file
+        raise ModelError(f"{path} leads nowhere: a link comes back to itself.") from None
+    except UnicodeEncodeError:
+        raise ModelError(f"{path} has a path that is not UTF-8; rename it.") from None
+    return path
 
 
 def write_json(path: Path, value: object) -> None:

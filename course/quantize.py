@@ -26,6 +26,7 @@ from course.model_files import (
     is_complete,
     read_manifest,
     require_room,
+    resolved,
     whole_or_nothing,
     write_manifest,
 )
@@ -97,8 +98,8 @@ def ensure_quantized(
 
     Errors: ModelError; ValueError and FileNotFoundError for a source that is no checkpoint.
     """
-    source = _resolved(source or ensure_model())
-    folder = _resolved(out or paths.MODELS / f"{source.name}-{_suffix(format)}")
+    source = resolved(source or ensure_model())
+    folder = resolved(out or paths.MODELS / f"{source.name}-{_suffix(format)}")
     if folder == source:
         raise ModelError(f"{folder} is the model itself: give --out another folder")
     if (source / QUANTIZED).is_file():
@@ -114,18 +115,6 @@ def ensure_quantized(
         raise
     except SafetensorError as problem:  # the package has no OSError of its own
         raise ModelError(f"{folder} cannot be written: {problem}") from None
-    return folder
-
-
-def _resolved(folder: Path) -> Path:
-    """The folder without links, under a name that a manifest can hold and tokenizers can open."""
-    try:
-        folder = folder.resolve()
-        str(folder).encode("utf-8")
-    except (OSError, RuntimeError):  # Python 3.13 does not mind, and then finds no file
-        raise ModelError(f"{folder} leads nowhere: a link comes back to itself.") from None
-    except UnicodeEncodeError:
-        raise ModelError(f"{folder} has a path that is not UTF-8; choose another name.") from None
     return folder
 
 

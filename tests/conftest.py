@@ -9,9 +9,20 @@ import torch
 
 from course import notebooks
 from course.manifest import Chapter, find_chapter
+from course.model import ensure_model
 from course.submission import Submission, read_submission
+from solutions.forward_pass import Llama
+from solutions.loader import load_weights, read_config
 
-torch.set_num_threads(1)  # tensors here are small: more threads only wait for each other
+torch.set_num_threads(1)  # tensors here are small, and beside another test two are far slower
+
+
+@pytest.fixture(scope="module")
+def llama() -> Llama:
+    """The bundled model in float32."""
+    folder = ensure_model()
+    config = read_config(folder)
+    return Llama(config, load_weights(folder, config))
 
 
 @pytest.fixture(scope="session")

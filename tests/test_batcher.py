@@ -2,16 +2,11 @@
 
 import gc
 import weakref
-from collections.abc import Iterator
 
 import pytest
-import torch
 
-from course.model import ensure_model
 from solutions.batcher import Batcher, Limits
-from solutions.forward_pass import Llama
 from solutions.kv_cache import KVCache
-from solutions.loader import load_weights, read_config
 from solutions.request import Request
 from solutions.sampling_params import SamplingParams
 from solutions.static_batching import generate_static
@@ -19,16 +14,6 @@ from tests.scenarios.batcher_models import Teller, new_cache
 from tests.test_engine import PROMPTS, sure
 
 CHOSEN = [p for p in PROMPTS if sure(p["margins"]) >= 5][:5]
-
-
-@pytest.fixture(scope="module")
-def llama() -> Iterator[Llama]:
-    """The bundled model in float32, on one thread: on a busy machine two are far slower."""
-    folder, threads = ensure_model(), torch.get_num_threads()
-    config = read_config(folder)
-    torch.set_num_threads(1)
-    yield Llama(config, load_weights(folder, config))
-    torch.set_num_threads(threads)
 
 
 def greedy(prompt: list[int], count: int, **more) -> Request:

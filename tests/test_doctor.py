@@ -1,6 +1,7 @@
 """The doctor: reports what is true, names the fix for what is not, and changes nothing."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -44,12 +45,12 @@ def test_one_problem_gives_exit_code_one_and_its_fix(healthy, monkeypatch, capsy
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
 def test_a_report_that_nobody_can_read_is_no_traceback():
-    command = [sys.executable, "-c", "from course import doctor; exit(doctor.main([]))"]
+    command = [sys.executable, "-m", "course", "doctor"]
     run = partial(subprocess.run, command, cwd=paths.ROOT, stderr=subprocess.PIPE, encoding="utf-8")
     with open("/dev/full", "w", encoding="utf-8") as full:
         done = run(stdout=full)
     assert done.returncode == 1
-    assert done.stderr == "doctor: stdout cannot be written (No space left on device)\n"
+    assert re.fullmatch(r"doctor: [^\n]*No space left on device[^\n]*\n", done.stderr)
     reader, writer = os.pipe()
     os.close(reader)
     done = run(stdout=writer)

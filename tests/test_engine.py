@@ -6,7 +6,6 @@ far two float32 programs were from float64 (`float32_spread`).
 
 import json
 import random
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from course.model import ensure_model
 from solutions.forward_pass import Llama, attention
 from solutions.greedy import generate_greedy
 from solutions.kv_cache import KVCache
-from solutions.loader import Config, load_weights, read_config
+from solutions.loader import Config
 from tests.reference.arrays import read_json, tiny, tiny_config, tiny_weights
 
 STORED = read_json("greedy.json")
@@ -23,16 +22,6 @@ PROMPTS = STORED["prompts"]
 # Another machine adds in another order: four times the spread that was measured on one.
 SPREAD = 4 * max(STORED["float32_spread"].values())
 TINY_SPREAD = 8e-5  # relative; measured 9.6e-6, see tests/grading/forward_pass/tolerances.py
-
-
-@pytest.fixture(scope="module")
-def llama() -> Iterator[Llama]:
-    """The bundled model in float32, on one thread: on a busy machine two are far slower."""
-    folder, threads = ensure_model(), torch.get_num_threads()
-    config = read_config(folder)
-    torch.set_num_threads(1)
-    yield Llama(config, load_weights(folder, config))
-    torch.set_num_threads(threads)
 
 
 def sure(margins: list[float]) -> int:

@@ -92,6 +92,17 @@ def test_ours_as_a_contender_on_a_small_model(tmp_path):
         assert found["peak"] > found["beyond"] >= 0
 
 
+@pytest.mark.parametrize("name", ["ours", "plain numpy", "read first"])
+def test_the_contenders_of_quantize_on_a_small_model(name, tmp_path):
+    from tests.tiny_files import write_checkpoint
+
+    folder = write_checkpoint(tmp_path / "tiny")
+    found = kit.child(str(ROOT / "benchmarks/quantize.py"), "--child", name, str(folder))
+    assert found["seconds"] > 0
+    assert 0 < found["layer"] < found["read"]
+    assert 0 < found["result"] < found["read"]
+
+
 def test_every_benchmark_says_what_it_measures():
     for script in sorted((ROOT / "benchmarks").glob("[!_]*.py")):
         words = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""

@@ -879,7 +879,7 @@ plt.show()
 
 # %% [markdown]
 # A flat stretch is somebody who waits in front of half a sentence. Chunks cut it into short ones. The
-# long request pays: every step reads the weights again, and every chunk looks back at all before it.
+# long request pays only where they are very short: every step reads the weights again.
 #
 # ### When something breaks
 #

@@ -16,11 +16,11 @@ from solutions.sampling_params import SamplingParams
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_after_requests_of_every_end_all_memory_is_free_and_nothing_is_left(seed: int):
-    """2,000 of the 100,000 of `python -m course bench soak`, which looks at bytes as well."""
-    found = soak.soak(2000, seed)
-    assert sum(found["ends"].values()) == 2000
+    """2,500 of the 100,000 of `python -m course bench soak`, which looks at bytes as well."""
+    found = soak.soak(2500, seed)
+    assert sum(found["ends"].values()) == 2500
     kinds = ("cancelled", "error", "length", "refused", "stop", "timeout")
-    assert min(found["ends"][kind] for kind in kinds) > 0, found["ends"]
+    assert min(found["ends"][kind] for kind in kinds) >= 10, found["ends"]
     assert (found["free"], found["wrong"]) == (found["total"], [])
     assert found["early"]["requests"] == found["late"]["requests"] == 0
     assert found["late"]["objects"] <= found["early"]["objects"] + 20

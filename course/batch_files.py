@@ -46,6 +46,8 @@ def open_input(file: str, out: Path | None) -> Iterator[IO[bytes]]:
         with path.open("rb") as handle:
             yield handle
         return
+    if sys.stdin is None:  # closed, `<&-`
+        raise ValueError("standard input is closed: name a file")
     with tempfile.TemporaryFile() as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         yield copy
@@ -79,7 +81,7 @@ def alone(out: Path | None) -> Iterator[None]:
     if out is None:
         yield
         return
-    name = hashlib.sha256(str(out.resolve()).encode("utf-8")).hexdigest()[:16]
+    name = hashlib.sha256(os.fsencode(out.resolve())).hexdigest()[:16]  # any name, UTF-8 or not
     lock = Path(tempfile.gettempdir()) / f"course-batch-{name}.lock"
     with exclusive(lock, f"Another run writes {out}; waiting for it."):
         yield

@@ -100,7 +100,9 @@ def expect_equal(got, expected, what: str = "it") -> None:
     """got equals expected, of the same types at every depth: ints, strings, None, lists, dicts."""
     _expect_types(got, expected, what)
     if got != expected:
-        raise Wrong(f"{what} is {_brief(got)}, expected {_brief(expected)}")
+        mine, theirs = _brief(got), _brief(expected)
+        said = "is not as expected" if mine == theirs else f"is {mine}, expected {theirs}"
+        raise Wrong(f"{what} {said}{_difference(got, expected)}")
 
 
 @contextmanager
@@ -144,21 +146,64 @@ def short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _expect_types(got, expected, what: str) -> None:
+def _expect_types(got, expected, what: str, path: str = "") -> None:
     """Wrong when a part of got is of another type than the same part of expected."""
     if type(got) is not type(expected):
-        raise Wrong(f"{what} should be {describe(expected)}, but is {describe(got)}")
+        which = f"{what}: at {path} it" if path else what
+        raise Wrong(f"{which} should be {describe(expected)}, but is {describe(got)}")
     if isinstance(expected, dict):
         for key in expected.keys() & got.keys():
-            _expect_types(got[key], expected[key], f"{what}[{key!r}]")
+            _expect_types(got[key], expected[key], what, f"{path}[{key!r}]")
     elif isinstance(expected, list | tuple):
         for i, (mine, theirs) in enumerate(zip(got, expected, strict=False)):
-            _expect_types(mine, theirs, f"{what}[{i}]")
+            _expect_types(mine, theirs, what, f"{path}[{i}]")
 
 
 def _brief(value, limit: int = 120) -> str:
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}…"
+
+
+def _difference(got, expected) -> str:
+    """Where two long values begin to differ, and how; nothing when both are short enough to see."""
+    if "…" not in _brief(got) + _brief(expected):
+        return ""
+    path, mine, theirs = _first_difference(got, expected, "")
+    where = f"; at {path} it" if path else "; it"
+    if isinstance(theirs, dict):
+        return where + _odd_keys(mine, theirs)
+    if isinstance(theirs, list | tuple):
+        return where + _odd_end(mine, theirs)
+    return f"; they differ first at {path}: {_brief(mine)} instead of {_brief(theirs)}"
+
+
+def _first_difference(got, expected, path: str) -> tuple[str, object, object]:
+    """(path, got there, expected there) of the deepest first part that differs."""
+    if isinstance(expected, dict):
+        pairs = [(key, got[key], expected[key]) for key in expected if key in got]
+    elif isinstance(expected, list | tuple):
+        pairs = [(n, *pair) for n, pair in enumerate(zip(got, expected, strict=False))]
+    else:
+        return path, got, expected
+    for key, mine, theirs in pairs:
+        if mine != theirs:
+            return _first_difference(mine, theirs, f"{path}[{key!r}]")
+    return path, got, expected
+
+
+def _odd_end(got, expected) -> str:
+    """What the longer of two lists has after the end of the other."""
+    longer, word = (got, "too many") if len(got) > len(expected) else (expected, "missing")
+    first = _brief(longer[min(len(got), len(expected))])
+    return f" has {len(got)} parts instead of {len(expected)}, the first {word}: {first}"
+
+
+def _odd_keys(got, expected) -> str:
+    """What only one of two dicts has."""
+    missing = ", ".join(sorted(f"[{key!r}]" for key in expected.keys() - got.keys()))
+    extra = ", ".join(sorted(f"[{key!r}]" for key in got.keys() - expected.keys()))
+    said = [f" lacks {missing}"] * bool(missing) + [f" has {extra} too many"] * bool(extra)
+    return " and".join(said)
 
 
 def _count(wrong: Tensor) -> str:

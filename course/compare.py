@@ -9,6 +9,7 @@ import csv
 import io
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from course.arguments import add_model, at_least_one, model_folder
 from course.assemble import Engine
 from course.generate import load_engine
 from course.model import ModelError
-from course.paths import WORK, folder_argument
+from course.paths import WORK, folder_argument, in_words
 from solutions.comparing import Score, Trial, blind_table, compare, scores
 from solutions.sampling_params import RANGES, SamplingParams
 
@@ -41,15 +42,17 @@ def main(argv: list[str]) -> int:
     """The verb; the exit code."""
     args = _parser().parse_args(argv)
     try:
-        settings = dict(_setting(words, args.max_tokens) for words in args.setting or SETTINGS)
+        settings = _settings(args.setting or SETTINGS, args.max_tokens)
         questions = _questions(args.questions)
-        _refuse_to_overwrite(args.out)
+        _make_room(args.out)
         engine = load_engine(model_folder(args))
         trials = run(engine, questions, settings, range(1, args.seeds + 1), args.system)
-        print(score_table(scores(trials)))
         _write(args.out, trials, args.shuffle)
+        print(score_table(scores(trials)))
+        print(f"Rate the answers in {args.out / TABLE}, then look into {args.out / KEY}.")
     except (ModelError, ValueError, FileNotFoundError) as problem:
-        print(f"compare: {problem}", file=sys.stderr)
+        by_system = isinstance(problem, OSError) and problem.filename is not None
+        print(f"compare: {in_words(problem) if by_system else problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\ncompare: stopped, nothing was written", file=sys.stderr)
@@ -96,34 +99,61 @@ def score_table(found: dict[str, Score]) -> str:
 
 
 def _write(folder: Path, trials: list[Trial], shuffle: int) -> None:
-    """The table and its key, each whole or not at all."""
+    """The table and its key, both whole or none: one is worth nothing without the other."""
     table, key = blind_table(trials, shuffle)
     rows = io.StringIO()
     writer = csv.writer(rows, quoting=csv.QUOTE_ALL, lineterminator="\n")
     writer.writerow(["#", "setting", "seed"])
     writer.writerows([number, trial.setting, trial.seed] for number, trial in enumerate(key, 1))
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in ((TABLE, table), (KEY, rows.getvalue())):
-        partial = folder / f"{name}.partial"
-        partial.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(partial, folder / name)
-    print(f"Rate the answers in {folder / TABLE}, then look into {folder / KEY}.")
+    texts = {KEY: rows.getvalue(), TABLE: table}
+    try:
+        for name, text in texts.items():
+            _partial(folder, name).write_text(text, encoding="utf-8", newline="\n")
+        for name in texts:
+            os.replace(_partial(folder, name), folder / name)
+    finally:
+        for name in texts:
+            _partial(folder, name).unlink(missing_ok=True)
 
 
-def _refuse_to_overwrite(folder: Path) -> None:
+def _partial(folder: Path, name: str) -> Path:
+    return folder / f"{name}.partial"
+
+
+def _make_room(folder: Path) -> None:
+    """A folder that can be written to and holds no result: found out before the model works."""
     for name in (TABLE, KEY):
         if (folder / name).exists():
             raise ValueError(f"{folder / name} is there already: move it, or name another --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    _partial(folder, TABLE).touch()
+    _partial(folder, TABLE).unlink()
 
 
 def _questions(path: Path | None) -> list[str]:
     """The questions in a file, one a line; blank lines are left out."""
     if path is None:
         return list(QUESTIONS)
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as problem:
+        raise ValueError(
+            f"{path} is not UTF-8 (byte {problem.start}): save it as UTF-8 text"
+        ) from None
     found = list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
     if not found:
         raise ValueError(f"{path} holds no question: write one a line")
+    return found
+
+
+def _settings(given: Sequence[list[str]], max_tokens: int) -> dict[str, SamplingParams]:
+    """The params of each setting by its name."""
+    found = {}
+    for words in given:
+        name, params = _setting(words, max_tokens)
+        if name in found:
+            raise ValueError(f"two settings are called {name!r}: give each a name of its own")
+        found[name] = params
     return found
 
 

@@ -5,9 +5,11 @@ with one definition replaced, put through the failed cases on the same inputs.
 """
 
 import functools
+import inspect
 import math
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -42,7 +44,7 @@ def likely_cause(
     scores: dict[Callable, float] = {}
     for wrong in misconceptions.load(chapter.slug):
         if wrong.exercise == exercise:
-            scores[wrong] = sum(map(_agreement, outcomes, _outcomes(chapter, wrong, seed)))
+            scores[wrong] = _score(outcomes, _outcomes(chapter, wrong, seed))
     best = max(scores, key=scores.get, default=None)
     if best is None or scores[best] <= 0:
         return None
@@ -50,10 +52,34 @@ def likely_cause(
     return best, next(mine for mine, theirs in pairs if _agreement(mine, theirs) > 0)
 
 
+def _score(outcomes: list[Outcome], theirs: Iterable[Outcome]) -> float:
+    """The sum of the agreements; nothing more is run once the misconception is ruled out."""
+    score = 0.0
+    for pair in zip(outcomes, theirs, strict=True):
+        score += _agreement(*pair)
+        if score == -math.inf:
+            break
+    return score
+
+
+class _Kept:
+    """Outcomes that can be gone through again and again; a case is run once, when it is needed."""
+
+    def __init__(self, outcomes: Iterator[Outcome]):
+        self.known, self.rest = [], outcomes
+
+    def __iter__(self) -> Iterator[Outcome]:
+        yield from self.known
+        for outcome in self.rest:
+            self.known.append(outcome)
+            yield outcome
+
+
 @functools.lru_cache(maxsize=1000)
-def _outcomes(chapter: Chapter, wrong: Callable, seed: int) -> list[Outcome]:
+def _outcomes(chapter: Chapter, wrong: Callable, seed: int) -> _Kept:
+    """What a misconception does in each case of its exercise."""
     cases = [case for case in cases_of(chapter.slug) if case.exercise == wrong.exercise]
-    return list(run_cases(Local(reference_runner(chapter, wrong)), cases, seed))
+    return _Kept(run_cases(Local(reference_runner(chapter, wrong)), cases, seed))
 
 
 def _agreement(mine: Outcome, theirs: Outcome) -> float:
@@ -67,16 +93,19 @@ def _agreement(mine: Outcome, theirs: Outcome) -> float:
         return -1
     if _same_calls(mine, theirs):
         return 1
-    return -1 if Raised in (type(mine.error), type(theirs.error)) else float("-inf")
+    return -1 if Raised in (type(mine.error), type(theirs.error)) else -math.inf
 
 
 def _replace(module: types.ModuleType, wrong: Callable) -> None:
     """Put a misconception in its target's place, as if it had been written in that module."""
     *owner, name = wrong.target.split(".")
+    plain = inspect.unwrap(wrong)  # of a context manager, the generator function
     function = types.FunctionType(
-        wrong.__code__, vars(module), name, wrong.__defaults__, wrong.__closure__
+        plain.__code__, vars(module), name, plain.__defaults__, plain.__closure__
     )
-    function.__kwdefaults__ = wrong.__kwdefaults__
+    function.__kwdefaults__ = plain.__kwdefaults__
+    if plain is not wrong:
+        function = contextmanager(function)
     place = getattr(module, owner[0]) if owner else module
     is_property = isinstance(vars(place).get(name), property)
     setattr(place, name, property(function) if is_property else function)
@@ -100,7 +129,8 @@ def _alike(a, b) -> bool:
     if isinstance(a, list | tuple):
         return len(a) == len(b) and all(map(_alike, a, b))
     if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_alike(a[key], b[key]) for key in a)
+        # A "message" is in the words of whoever wrote the code.
+        return a.keys() == b.keys() and all(_alike(a[k], b[k]) for k in a if k != "message")
     if isinstance(a, wire.Record):
         return _alike(a.fields, b.fields)
     if isinstance(a, float):

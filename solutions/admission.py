@@ -51,6 +51,8 @@ class Room:
             True, and request.row is set. False when no row is free, when the cache's used_tokens
             and the request's size together are more than the budget, or when the cache raises
             CacheFull: nothing has changed then.
+
+        Errors: what else the cache raises goes on to the caller. Nothing has changed then either.
         """
         # exercise 6.4
         if not self._free or self.cache.used_tokens + request.size > self.budget:

@@ -42,7 +42,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Step:
-    """What one step did.
+    """What one step did. A forward that failed counts like the others.
 
     Attributes:
         decode: the rows in the decode forward, one token each.
@@ -66,6 +66,7 @@ class Batcher:
 
     A thread calls `step` again and again; `submit` and `cancel` may be called from any thread,
     also by a listener (on_token, on_finish) during a step. Listeners are only called by `step`.
+    Of a request that is over nothing is kept.
 
     Args:
         model: its forward, config and device are used.

@@ -31,7 +31,8 @@ class Detokenizer:
         """The text that this id completes; often a word, sometimes nothing yet.
 
         A complete character never waits, nor what stands before it; of bytes that are no UTF-8, at
-        most the last three do. An exception of token_bytes goes on, and nothing has changed then.
+        most the last three do. The work is the same for each id, however many came before: what was
+        given out is not kept. An exception of token_bytes goes on, and nothing has changed then.
         """
         # exercise 5.7
         data = self._token_bytes(token)

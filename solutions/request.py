@@ -46,7 +46,7 @@ class Request:
         on_token: called with each new token (an int); when it returns True (and nothing else
             counts as that), the answer ends there, "stop".
         on_finish: called with the request, once, when it is over and has given its room back.
-        id: its name in messages.
+        id: its name in messages; two requests may have the same.
 
     Attributes:
         state: a State.

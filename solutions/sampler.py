@@ -32,8 +32,8 @@ def new_generator(seed: int | None) -> torch.Generator:
     Args:
         seed: any integer of 64 bits: the same seed, the same numbers; of the CPU's generator only
             the lower 32 bits count. None: numbers that differ from request to request and from one
-            start of the program to the next. A new torch.Generator() does not do that: it begins
-            with the same seed every time.
+            start of the program to the next, whatever seeds the program has set. A new
+            torch.Generator() does not do that: it begins with the same seed every time.
 
     Returns:
         a torch.Generator on the CPU.
@@ -73,8 +73,8 @@ def distributions(logits: Tensor, states: Sequence[SamplingState]) -> Tensor:
     """The probabilities that the next token of each row is drawn with.
 
     In the order of the peers: penalties, temperature, top-k, then top-p on what is left,
-    renormalised, then min-p, then softmax. What a row does not ask for is not computed for
-    it: no filter, no sort; no penalty, no counts.
+    renormalised, then min-p, then softmax. A row that asks for neither top-k nor top-p is not
+    sorted, whatever the others ask for: that would cost more than all the rest.
 
     Args:
         logits: [B, V] as the model gave them.

@@ -114,7 +114,8 @@ def keep_top_p(logits: Tensor, p: Tensor) -> Tensor:
 
     Args:
         logits: [B, V], with the temperature applied.
-        p: [B] floats, above 0 and up to 1. 1 is off: every token stays.
+        p: [B] floats, 0 to 1. 1 is off: every token stays. 0, as which float32 has a tiny p,
+            keeps the most probable one.
 
     Returns:
         [B, V] in the dtype of logits: kept logits as they are, -inf for the others.

@@ -31,8 +31,9 @@ class StopMatcher:
     def add(self, piece: str) -> str:
         """Take the next piece of the text, of any length, and give what may be shown now.
 
-        The work is the same for each character, however long the text before it. Once a stop
-        string was found the text is over: whatever comes, the answer is "".
+        The work is the same for each character, however long the text before it: what was shown
+        is not kept. Once a stop string was found the text is over: whatever comes, the answer
+        is "".
         """
         # exercise 5.6
         if self.found is not None:

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer
 
 from course import batch, cli
 from course.assemble import assemble
-from course.batch_files import open_output
+from course.batch_files import alone, open_output
 from course.batch_lines import WrongLines, jobs, read_results, survey
 from course.paths import MODEL
 from tests.reference.arrays import read_json
@@ -401,6 +401,17 @@ def test_a_wrong_argument_is_refused(argv, words, capsys):
 def test_a_file_that_is_not_there_is_named(folder, tmp_path, capsys):
     assert run(folder, tmp_path / "nothing.jsonl") == 1
     assert "there is no file" in capsys.readouterr().err
+
+
+def test_a_closed_standard_input_is_said(folder, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert run(folder, Path("-")) == 1
+    assert "standard input is closed" in capsys.readouterr().err
+
+
+def test_a_name_that_is_not_utf_8_is_a_name(tmp_path):
+    with alone(tmp_path / "\udcff.results.jsonl"):
+        pass
 
 
 # ---- memory, and what the system refuses ----

@@ -78,6 +78,7 @@ def test_what_was_rated_is_never_overwritten(asked, tmp_path, capsys):
         (["a", "top_k"], "'top_k' is not FIELD=VALUE"),
         (["a", "seed=4"], "is not FIELD=VALUE"),
         (["a", "top_p=7"], "top_p must be above 0, up to 1"),
+        (["a", "--setting", "a", "top_k=3"], "two settings are called 'a'"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(words, message, asked, tmp_path, capsys):
@@ -86,8 +87,13 @@ def test_a_setting_that_makes_no_sense_is_named(words, message, asked, tmp_path,
 
 
 def test_questions_that_are_not_there_are_named(asked, tmp_path, capsys):
-    for path, words in ((tmp_path / "no.txt", "no.txt"), (tmp_path / "empty.txt", "no question")):
-        (tmp_path / "empty.txt").write_text("\n \n", encoding="utf-8")
+    (tmp_path / "empty.txt").write_text("\n \n", encoding="utf-8")
+    (tmp_path / "latin.txt").write_bytes("Où ?\n".encode("latin-1"))
+    for path, words in (
+        (tmp_path / "no.txt", "no.txt"),
+        (tmp_path / "empty.txt", "no question"),
+        (tmp_path / "latin.txt", "latin.txt is not UTF-8 (byte 1)"),
+    ):
         assert compare.main(["--out", str(tmp_path), "--questions", str(path)]) == 1
         assert words in capsys.readouterr().err
 
@@ -99,3 +105,32 @@ def test_a_stop_in_the_middle_writes_nothing(asked, tmp_path, monkeypatch, capsy
     monkeypatch.setattr(compare, "answer", stop)
     assert compare.main(["--out", str(tmp_path)]) == 130
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_written_is_found_out_first(asked, tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    with pytest.raises(OSError, match="file"):  # course/cli.py puts it into words
+        compare.main(["--out", str(tmp_path / "file")])
+    assert not asked
+
+
+def test_a_full_disk_leaves_neither_table_nor_key(asked, tmp_path, monkeypatch):
+    def full(path, text, **_):
+        if path.name.startswith(compare.TABLE):
+            raise OSError(28, "No space left on device", str(path))
+        path.write_bytes(text.encode())
+
+    monkeypatch.setattr(type(tmp_path), "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        compare.main(["--out", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_answers_are_kept_though_nobody_reads_the_scores(asked, tmp_path, monkeypatch):
+    def closed(_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(compare, "score_table", closed)
+    with pytest.raises(BrokenPipeError):
+        compare.main(["--out", str(tmp_path)])
+    assert {path.name for path in tmp_path.iterdir()} == {compare.TABLE, compare.KEY}

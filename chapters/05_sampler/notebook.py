@@ -335,6 +335,12 @@ for label, numbers in wishes.items():
 # include: SamplingState
 
 # %%
+# Experiment: what a request may ask for
+print(textwrap.fill(f"without a wish: {SamplingParams()}", 96))
+for wish in (SamplingParams(), SamplingParams(temperature=0), SamplingParams(presence_penalty=1)):
+    print(f"is_greedy {wish.is_greedy!s:5}  has_penalties {wish.has_penalties}")
+
+# %%
 # include: new_generator, distributions, pick, sample
 
 # %%

@@ -106,6 +106,9 @@ for rows, took in step_of.items():
 # **Predict.** Three answers of 2, 5 and 3 tokens, two rows. How many steps does that take, if the
 # third may begin only when the first two are both over? And if it may take a row as soon as one is
 # free? *Your answer:*
+#
+# What you need of chapter 04 is imported above. `help(KVCache)` shows how a row is reserved and
+# freed; `help(room_for)` and `help(Generation)` show the rest.
 
 # %%
 # include: StaticBatch
@@ -200,11 +203,16 @@ for token in (41, 42):
     request.computed += 1
 request.finish("length")
 print(f"{request.state}: {request.finish_reason}")
-for attempt in (lambda: request.move(State.DECODE), lambda: request.finish("cancelled")):
+refused = [lambda: request.move(State.DECODE), lambda: request.finish("cancelled")]
+gone = Request([11, 12, 13], id="gone")
+gone.move(State.PREFILL)
+for attempt in (*refused, lambda: gone.move(State.WAITING)):
     try:
         attempt()
     except RuntimeError as refusal:
         print(refusal)
+gone.finish("cancelled")
+print(f"{gone.state}: {gone.finish_reason}")
 
 # %%
 # Experiment: the door
@@ -230,7 +238,7 @@ for label, (prompt, most) in wishes.items():
 # long one may starve. So: short first, and whoever has waited for more than 5 seconds is promoted.
 #
 # **Predict.** A long request came at second 0, a short one comes at second 3. Who is first at
-# second 4? At second 6, when another short one has just come? *Your answer:*
+# second 4? At second 5.5, when another short one has just come? *Your answer:*
 
 # %%
 # include: SLACK, QueueFull
@@ -271,10 +279,11 @@ print("in this order:", ", ".join(line))
 # %% [markdown]
 # Now many. One worker serves 250 tokens a second, one request at a time. Nine of ten requests have
 # 20 to 80 tokens, one of ten has 800. With `patience=0` everybody is promoted at once: first come,
-# first served. With `patience=inf` nobody ever is.
+# first served. With `patience=inf` nobody ever is. Between them stand 5 and 20 seconds. *Load* is
+# the work that comes in a second over the work that can be done in one.
 #
-# **Predict.** Which of the three has the shortest mean wait? Which the longest wait of all?
-# *Your answer:*
+# **Predict.** In which of the four orders do short requests wait the shortest in the mean? In which
+# does a long one wait the longest? *Your answer:*
 
 
 # %%
@@ -442,7 +451,7 @@ for chunk in (300, 64, 7):
 # the weights once instead of twice. But it would be one rectangle, and each decode would get C
 # places to use one of them.
 #
-# **Predict.** Eight decode, one chunk of 64 tokens. Two forwards compute 8 + 64 places. How many
+# **Predict.** Eight decode, one chunk of 32 tokens. Two forwards compute 8 + 32 places. How many
 # does one padded forward compute? *Your answer:*
 
 
@@ -502,6 +511,7 @@ for label, token, wishes in (
     ("an end id, ignored", 2, {"ignore_eos": True}),
     ("a token", 41, {}),
     ("the listener says 1", 41, {"on_token": lambda token: 1}),
+    ("the listener says stop", 41, {"on_token": lambda token: "stop"}),
     ("the listener says True", 41, {"on_token": lambda token: True}),
 ):
     request = decoding_one(**wishes)
@@ -519,7 +529,8 @@ print("usable rows:", usable_rows(rows))
 # A leak does no harm at first. So the batcher counts both sides: what the cache says is used, and
 # what those who run should hold.
 #
-# **Predict.** A request ends and its row is forgotten. Which sentence can tell? *Your answer:*
+# **Predict.** Two requests of 6 tokens run. One ends, and nobody gives its room back. Which two
+# numbers do not agree any more? And what is odd about its row? *Your answer:*
 
 # %%
 # include: violations
@@ -622,7 +633,7 @@ for request in requests:
 print(f"free {batcher.cache.free_tokens} of {batcher.cache.total_tokens}; books: {batcher.check()}")
 
 # %% [markdown]
-# **Predict.** Alone, in a batch of two or of four, in chunks of 5 or all at once, first or last in
+# **Predict.** Alone, in a batch of two or of four, in small chunks or all at once, first or last in
 # line: which of these change the answer to `F`? *Your answer:*
 
 # %%

@@ -1,5 +1,6 @@
 """What the scenarios of chapter 06 put in the place of a real model, clock and sampler."""
 
+import itertools
 from types import SimpleNamespace
 
 import torch
@@ -100,24 +101,22 @@ class Clock:
         return self.now
 
 
-def watched_sampler(events: list, breaks: dict, states_break: dict) -> SimpleNamespace:
-    """Chapter 05's sampler, with an event for each call of sample; the n-th may break.
+def watched_sampler(events: list, **breaks: dict) -> SimpleNamespace:
+    """Chapter 05's sampler, with an event for each call of sample.
 
-    So may the making of the n-th SamplingState.
+    breaks: {number of a call: name of the exception that it raises}, by the name of what is called.
     """
-    calls, made = [], []
 
-    def state(*args, **kwargs):
-        made.append(args)
-        if len(made) in states_break:
-            raise ERRORS[states_break[len(made)]]("no state could be made, on purpose")
-        return sampler.SamplingState(*args, **kwargs)
+    def watched(name):
+        numbers = itertools.count(1)
 
-    def sample(logits, states):
-        calls.append(len(states))
-        events.append(["sample", len(states), list(logits.shape)])
-        if len(calls) in breaks:
-            raise ERRORS[breaks[len(calls)]]("the sampler failed on purpose")
-        return sampler.sample(logits, states)
+        def call(*args, **kwargs):
+            if name == "sample":
+                events.append(["sample", len(args[1]), list(args[0].shape)])
+            if (number := next(numbers)) in breaks[name]:
+                raise ERRORS[breaks[name][number]](f"{name} failed on purpose")
+            return getattr(sampler, name)(*args, **kwargs)
 
-    return SimpleNamespace(SamplingState=state, sample=sample, report=sampler.report)
+        return call
+
+    return SimpleNamespace(**{name: watched(name) for name in breaks})

@@ -1,26 +1,29 @@
 """Chapter 06 beside the code under test: the waiting queue, and admission.
 
 Every scenario takes the module under test first and returns plain data. A wish is
-{"name", "length" of the prompt, "max_tokens", "priority", "deadline", "admit_by"}.
+{"name", "length" of the prompt, "max_tokens", "priority", "deadline", "admit_by", and the "context"
+that it was fitted to, if it was}.
 """
 
 import gc
-import threading
 import weakref
 
 from solutions.kv_cache import CacheFull
 from solutions.sampling_params import SamplingParams
-from tests.scenarios.batcher_models import new_cache
+from tests.scenarios.batcher_models import ERRORS, new_cache
 from tests.scenarios.helpers import Unusable, attempt, in_words, told
 
 # --- 6.3 ---
 
 
-def wished(module, wish: dict, kind=None):
-    """The Request of a wish; kind is a subclass of the module's Request."""
+def wished(module, wish: dict):
+    """The Request of a wish."""
     named = {key: wish[key] for key in ("priority", "deadline", "admit_by") if key in wish}
     params = SamplingParams(max_tokens=wish["max_tokens"])
-    return (kind or module.Request)([1] * wish["length"], params, id=wish["name"], **named)
+    made = module.Request([1] * wish["length"], params, id=wish["name"], **named)
+    if "context" in wish:
+        made.fit(wish["context"], 99)
+    return made
 
 
 def name_of(request) -> str | None:
@@ -42,12 +45,13 @@ def queue_session(module, queues: list, wishes: dict, steps: list) -> list:
     """
     made = {name: wished(module, wish) for name, wish in wishes.items()}
     lines = [module.WaitingQueue(*given) for given in queues]
-    return [_queue_step(lines[at], made, *step) for at, *step in steps]
+    return [queue_call(lines[at], made, *step) for at, *step in steps]
 
 
-def _queue_step(queue, made: dict, name: str, *args):
+def queue_call(queue, made: dict, name: str, *args):
+    """One call of a queue, and what it gave; requests travel by name, see queue_session."""
     if name == "fails":
-        return attempt(lambda: _queue_step(queue, made, *args[1]), args[0])
+        return attempt(lambda: queue_call(queue, made, *args[1]), args[0])
     if name == "len":
         return len(queue)
     if name == "names":
@@ -80,6 +84,21 @@ def queue_while_iterated(module, wishes: list) -> list:
 
 
 @told
+def queue_of_namesakes(module, wishes: list) -> list:
+    """Two requests, equal but for their sizes, the second of them shorter.
+
+    [how many wait, whether the second is first and can be removed, whether the first is then first,
+    and how many wait].
+    """
+    queue = module.WaitingQueue(5)
+    long, short = (wished(module, wish) for wish in wishes)
+    queue.add(long, 0.0)
+    queue.add(short, 0.0)
+    found = [len(queue), queue.first(1.0) is short, queue.remove(short)]
+    return [*found, queue.first(1.0) is long, queue.remove(short), len(queue)]
+
+
+@told
 def queue_memory(module, count: int, way: str) -> list:
     """[how many wait, how many live] after all but three of count requests have left.
 
@@ -105,26 +124,28 @@ def queue_memory(module, count: int, way: str) -> list:
     return [len(queue), sum(one() is not None for one in alive)]
 
 
-class Counted(int):
-    """An integer that counts how often it is compared."""
+class Counted(float):
+    """A number that counts how often it is compared, or something is taken from it or added."""
 
-    compared = 0
+    uses = 0
 
     def _counting(name):
         def method(self, other):
-            Counted.compared += 1
-            return getattr(int, name)(self, other)
+            Counted.uses += 1
+            return getattr(float, name)(self, other)
 
         return method
 
     __lt__, __gt__, __le__ = _counting("__lt__"), _counting("__gt__"), _counting("__le__")
     __ge__, __eq__, __ne__ = _counting("__ge__"), _counting("__eq__"), _counting("__ne__")
-    __hash__ = int.__hash__
+    __sub__, __rsub__ = _counting("__sub__"), _counting("__rsub__")
+    __add__, __radd__ = _counting("__add__"), _counting("__radd__")
+    __hash__ = float.__hash__
 
 
 @told
 def queue_comparisons(module, count: int, rounds: int, limit: int) -> list:
-    """With count requests waiting, what calls did within the limit of comparisons of priorities.
+    """With count requests waiting, what calls did within the limit of looks at priorities or times.
 
     [[name of a call, how many of its rounds were within it]], and who was first each time.
     """
@@ -134,73 +155,19 @@ def queue_comparisons(module, count: int, rounds: int, limit: int) -> list:
         wish = {"name": number, "length": 1 + number % 7, "max_tokens": 4}
         made.append(wished(module, wish | {"priority": Counted(number * 7919 % 10_007)}))
     for request in made[:count]:
-        queue.add(request, 0.0)
-    few, firsts = {"add": 0, "first": 0, "remove": 0}, []
+        queue.add(request, Counted(0.0))
+    now, few, firsts = Counted(1.0), {"add": 0, "first": 0, "remove": 0}, []
     for request in made[count:]:
-        few["add"] += _compared(lambda r=request: queue.add(r, 1.0)) <= limit
-        few["first"] += _compared(lambda: firsts.append(queue.first(1.0))) <= limit
-        few["remove"] += _compared(lambda: queue.remove(firsts[-1])) <= limit
+        few["add"] += _uses(lambda r=request: queue.add(r, now)) <= limit
+        few["first"] += _uses(lambda: firsts.append(queue.first(now))) <= limit
+        few["remove"] += _uses(lambda: queue.remove(firsts[-1])) <= limit
     return [[list(pair) for pair in few.items()], [name_of(request) for request in firsts]]
 
 
-def _compared(call) -> int:
-    before = Counted.compared
+def _uses(call) -> int:
+    before = Counted.uses
     call()
-    return Counted.compared - before
-
-
-@told
-def queue_from_two_threads(module, reads: int) -> list:
-    """A bound of 1, and a second add just when the first reads its request for the n-th time.
-
-    For each n up to reads: [which of the two adds were refused, how many wait].
-    """
-    return [_two_adds(module, number) for number in range(1, reads + 1)]
-
-
-def _two_adds(module, number: int) -> list:
-    queue, refused, threads = module.WaitingQueue(1), [], []
-
-    def add(request):
-        try:
-            queue.add(request, 0.0)
-        except module.QueueFull:
-            refused.append(request.id)
-
-    def interrupt():
-        thread = threading.Thread(target=add, args=[other], daemon=True)
-        threads.append(thread)
-        thread.start()
-        thread.join(0.05)  # with a lock it cannot end before the first add does
-
-    wish = {"name": "first", "length": 2, "max_tokens": 4}
-    kind = _interrupted(module.Request, number, interrupt)
-    first, other = wished(module, wish, kind), wished(module, wish | {"name": "second"})
-    kind.armed = True
-    add(first)
-    for thread in threads:
-        thread.join(10)
-    if not threads:
-        add(other)
-    return [len(refused), len(queue), len(list(queue))]
-
-
-def _interrupted(base, number: int, interrupt):
-    """A kind of Request that calls interrupt when one of its wishes is read for the n-th time."""
-
-    class Interrupted(base):
-        armed = False
-        left = number
-
-        def __getattribute__(self, name):
-            kind = type(self)
-            if name in ("priority", "size", "deadline", "admit_by") and kind.armed:
-                kind.left -= 1
-                if kind.left == 0:
-                    interrupt()
-            return super().__getattribute__(name)
-
-    return Interrupted
+    return Counted.uses - before
 
 
 # --- 6.4 ---
@@ -226,7 +193,7 @@ class Pages:
     def reserve(self, row: int, length: int) -> None:
         """Room in a row."""
         if self.full:
-            raise CacheFull("no page is free")
+            raise (CacheFull if self.full is True else ERRORS[self.full])("no page is free")
         if not 0 <= row < self.rows:
             raise IndexError(f"no row {row}")
         self.rooms[row] = max(length, self.rooms.get(row, 0))
@@ -243,8 +210,8 @@ def room_session(module, setting: dict, wishes: dict, steps: list) -> list:
     Args:
         setting: "cache" [rows, max_length], "page" (None: chapter 04's cache), "rows", "budget".
         wishes: by name.
-        steps: ["take", name], ["give_back", name], ["full", bool] of the cache; ["add", name, now]
-            to the queue; ["admit", now].
+        steps: ["take", name], ["give_back", name], ["full", bool, or the name of another error]
+            of the cache; ["add", name, now] to the queue; ["admit", now]; ["fails", step].
     """
     rows, length = setting["cache"]
     page = setting["page"]
@@ -257,11 +224,16 @@ def room_session(module, setting: dict, wishes: dict, steps: list) -> list:
         found = _room_step(module, room, queue, made, *step)
         held = {name: request.row for name, request in made.items() if request.row is not None}
         stands = [list(room.free_rows), int(cache.used_tokens), held]
-        answers.append([found, *stands, [name_of(request) for request in queue]])
+        waiting = list(queue)
+        if any(request.admitted is not None for request in waiting):
+            raise Unusable("a request that still waits says that it was admitted")
+        answers.append([found, *stands, [name_of(request) for request in waiting]])
     return answers
 
 
 def _room_step(module, room, queue, made: dict, name: str, *args):
+    if name == "fails":
+        return attempt(lambda: _room_step(module, room, queue, made, *args[0]), [])
     if name == "full":
         room.cache.full = args[0]
         return None

@@ -1,4 +1,4 @@
-"""Chapter 06 beside the code under test: padding, static batches, one request and its end.
+"""Chapter 06 beside the code under test: one request and its end.
 
 Every scenario takes the module under test first and returns plain data.
 """
@@ -9,116 +9,15 @@ from types import SimpleNamespace
 
 import torch
 
-from solutions.kv_cache import KVCache
 from solutions.sampling_params import SamplingParams
-from tests.scenarios.batcher_models import ERRORS, Teller, new_cache
+from tests.scenarios.batcher_models import ERRORS
 from tests.scenarios.helpers import (
     Unusable,
     attempt,
-    call_unchanged,
-    in_words,
-    llama_of,
     told,
 )
 
 KINDS = {kind.__name__: kind for kind in (list, tuple, set, frozenset)}
-
-# --- 6.1 ---
-
-
-@told
-def pads(module, calls: list) -> list:
-    """What pad makes of each call's arguments: [tokens, positions], or what it raised.
-
-    Each call is {"sequences", "starts" (None: left out), "kind" of the sequences, "fails"}.
-    """
-    return [_pad(module, **call) for call in calls]
-
-
-def _pad(module, sequences, starts=None, kind="list", fails=None):
-    sequences = KINDS[kind](KINDS[kind](ids) for ids in sequences)
-    given = {} if starts is None else {"starts": starts}
-
-    def call():
-        return call_unchanged("pad", module.pad, sequences=sequences, **given)
-
-    return attempt(call, fails) if fails is not None else _pair(call())
-
-
-def _pair(found) -> list:
-    if not isinstance(found, list | tuple) or len(found) != 2:
-        raise Unusable(f"pad should return (tokens, positions), but returned {in_words(found)}")
-    return list(found)
-
-
-@told
-def pad_on_meta(module) -> list:
-    """The devices of what pad makes for torch's meta device, which only knows shapes."""
-    return [str(tensor.device) for tensor in _pair(module.pad([[1, 2], [3]], device="meta"))]
-
-
-@told
-def static_told(module, setting: dict) -> dict:
-    """One generate_static on a Teller, with all that happened.
-
-    setting: "prompts", "counts", "ends"; "kind" of these; "rows" and "length" of the cache;
-    "context" of the model; "breaks" (number and error) of its forwards; "fails": None, or
-    the names that the message of the expected error must have.
-    """
-    events: list = []
-    model = Teller(events, dict(setting["breaks"]), setting["context"])
-    cache, rooms = new_cache(setting["rows"], setting["length"]), []
-    model.during = lambda: rooms.append(int(cache.used_tokens))
-    kind = KINDS[setting["kind"]]
-    ordered = kind if kind in (list, tuple) else tuple
-
-    def run(prompts, counts, ends):
-        return module.generate_static(model, cache, prompts, counts, ends)
-
-    def call():
-        prompts = ordered(ordered(ids) for ids in setting["prompts"])
-        given = {"prompts": prompts, "counts": ordered(setting["counts"])}
-        found = call_unchanged("generate_static", run, **given, ends=kind(setting["ends"]))
-        result.update(_static_batch(found))
-
-    result: dict = {}
-    if setting["fails"] is None:
-        call()
-    else:
-        result |= attempt(call, setting["fails"])
-    forwards = [[tokens, places] for _, _, tokens, places, _ in events]
-    shapes = [shape for *_, shape in events]
-    return result | {
-        "forwards": forwards,
-        "shapes": shapes,
-        "rooms": rooms,
-        "used_after": int(cache.used_tokens),
-        "held_after": cache.lengths.tolist(),
-    }
-
-
-def _static_batch(found) -> dict:
-    try:
-        answers = [[list(one.ids), one.finish_reason] for one in found.answers]
-        return {"answers": answers, "useful": found.useful, "wasted": found.wasted}
-    except (AttributeError, TypeError) as problem:
-        raise Unusable(
-            f"generate_static should return a StaticBatch, but returned {in_words(found)}"
-            f" ({problem})"
-        ) from None
-
-
-@told
-def static_llama(module, model: str, prompts: list, counts: list) -> list:
-    """[ids, finish reason] of each answer of a real tiny model."""
-    from solutions import forward_pass
-
-    llama = llama_of(forward_pass, model)
-    cache = KVCache(llama.config, len(prompts), llama.config.max_position_embeddings)
-    return _static_batch(module.generate_static(llama, cache, prompts, counts, ()))["answers"]
-
-
-# --- 6.2 and 6.6 ---
 
 
 def request_of(module, prompt, max_tokens=5, **fields):
@@ -134,6 +33,8 @@ def snapshot(request) -> dict:
         "output": list(request.output),
         "logprobs": list(request.logprobs),
         "limit": request.limit,
+        "row": request.row,
+        "computed": request.computed,
         "size": request.size,
         "remaining": request.remaining,
         "finish_reason": request.finish_reason,
@@ -222,15 +123,16 @@ class Listener:
 def emit_session(module, setting: dict) -> dict:
     """Tokens through emit, one by one, until a reason is given or it raises.
 
-    setting: "limit", "ignore_eos", "ends" and their "kind", "tokens", "answers" of the listener by
-    the number of its call (None: nobody listens), "told": whether log-probabilities come with it.
+    setting: "limit", the "context" that clamps it, "ignore_eos", "ends" and their "kind", "tokens",
+    "answers" of the listener by the number of its call (None: nobody listens), "told": whether
+    log-probabilities come with it.
     """
     answers = setting["answers"]
     listener = None if answers is None else Listener(dict(answers))
     request = request_of(
         module, [1, 2], setting["limit"], ignore_eos=setting["ignore_eos"], on_token=listener
     )
-    request.fit(100, 101)
+    request.fit(setting.get("context", 100), 101)
     request.state = module.State.DECODE
     if listener:
         listener.request = request
@@ -265,6 +167,7 @@ def end_session(module, calls: list, breaks: str | None, listens: bool = True) -
         seen.append([request is made, snapshot(request)])
         if breaks:
             raise thrown
+        return ValueError("returned, not raised")
 
     thrown = ERRORS[breaks]("the listener failed on purpose") if breaks else None
     made = request_of(module, [1, 2], on_finish=on_finish if listens else None)

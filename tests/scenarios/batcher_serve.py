@@ -3,7 +3,9 @@
 Every scenario takes the module under test first and returns plain data.
 """
 
+import gc
 import threading
+import weakref
 
 from solutions import forward_pass
 from solutions.kv_cache import KVCache
@@ -17,8 +19,9 @@ SETTING = {
     "limits": {},
     "context": 256,  # of the model
     "breaks": {},  # number of a forward: error
-    "sampler_breaks": {},  # number of a call: error
-    "states_break": {},  # number of a SamplingState: error
+    "sample_breaks": {},  # number of a call of sample: error
+    "report_breaks": {},  # of report
+    "states_break": {},  # of SamplingState
 }
 
 
@@ -26,7 +29,7 @@ class Drive:
     """One batcher on a Teller, its clock, its requests by name, and all that happened."""
 
     def __init__(self, module, setting: dict, wishes: dict):
-        self.module, self.wishes, self.events = module, wishes, []
+        self.module, self.wishes, self.events, self.unsound = module, wishes, [], []
         setting = SETTING | setting
         self.clock, self.cache = Clock(), new_cache(*setting["cache"])
         self.model = Teller(self.events, setting["breaks"], setting["context"])
@@ -36,12 +39,17 @@ class Drive:
             setting["ends"],
             module.Limits(**setting["limits"]),
             self.clock,
-            watched_sampler(self.events, setting["sampler_breaks"], setting["states_break"]),
+            watched_sampler(
+                self.events,
+                sample=setting["sample_breaks"],
+                report=setting["report_breaks"],
+                SamplingState=setting["states_break"],
+            ),
         )
         self.made = {name: self._request(name, **wish) for name, wish in wishes.items()}
 
     def _request(
-        self, name, prompt, params=None, on_token=None, on_finish=None, mute=False, **more
+        self, name, prompt, params=None, on_token=None, on_finish=None, mute=False, id=None, **more
     ):
         """on_token: {number of a token: True, 1, the name of an error, or [a step]}."""
         told = dict(on_token or {})
@@ -54,11 +62,13 @@ class Drive:
 
         def over(request):
             self.events.append(["finish", name, request.finish_reason, int(self.cache.used_tokens)])
+            if request in self.batcher.running.values():
+                self.unsound.append(f"{name} hears that it is over and is still in running")
             return self._react(on_finish)
 
         params = SamplingParams(**{"temperature": 0.0, "max_tokens": 5} | (params or {}))
         listeners = {} if mute else {"on_token": hear, "on_finish": over}
-        return self.module.Request(prompt, params, id=name, **listeners, **more)
+        return self.module.Request(prompt, params, id=id or name, **listeners, **more)
 
     def _react(self, reaction):
         if isinstance(reaction, list):
@@ -114,7 +124,7 @@ class Drive:
 
     def wrong(self) -> list:
         """What does not balance, seen from outside."""
-        cache, found = self.cache, []
+        cache, found = self.cache, list(self.unsound)
         rooms = [r.size for r in self.made.values() if r.row is not None]
         if int(cache.used_tokens) != sum(rooms):
             found.append(f"{int(cache.used_tokens)} tokens reserved, {sum(rooms)} held by requests")
@@ -147,7 +157,7 @@ def serve(module, setting: dict, wishes: dict, script: list) -> dict:
     Args:
         setting: changes of SETTING.
         wishes: requests by name: "prompt", "params", "priority", "deadline", "admit_by",
-            "ignore_eos", "on_token", "on_finish", "mute" (nobody listens).
+            "ignore_eos", "on_token", "on_finish", "mute" (nobody listens), "id" (else the name).
         script: calls of Drive.do.
 
     Returns:
@@ -238,12 +248,35 @@ def serve_sampled(module, wishes: list, limits: dict, rows: int) -> list:
 
 
 @told
+def serve_memory(module, count: int) -> int:
+    """How many of so many requests are in memory after they were served, 20 at a time."""
+    batcher = module.Batcher(Teller([], {}), new_cache(4, 16), (), module.Limits(), Clock())
+    alive = []
+    for n in range(count):
+        params = SamplingParams(temperature=0.0, max_tokens=2)
+        batcher.submit(request := module.Request([1 + n % 9], params))
+        alive.append(weakref.ref(request))
+        del request
+        for _ in range(40 if n % 20 == 19 else 0):  # 20 requests, 4 at a time, 2 steps each
+            batcher.step()
+    gc.collect()
+    return sum(one() is not None for one in alive)
+
+
+@told
 def serve_pairs(module, wishes: dict) -> list:
-    """Two batchers side by side, the same wishes in each: how they end."""
+    """Two batchers side by side, the same wishes in each: how they end.
+
+    After a step each is told to cancel all that the other has.
+    """
     drives = [Drive(module, {}, wishes) for _ in range(2)]
     for drive in drives:
         for name in wishes:
             drive.do("submit", name)
+    for drive, other in (drives, drives[::-1]):
+        drive.do("step")
+        for request in other.made.values():
+            drive.batcher.cancel(request)
     for _ in range(60):
         for drive in drives:
             drive.do("step")

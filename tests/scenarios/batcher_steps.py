@@ -17,8 +17,12 @@ from tests.scenarios.helpers import Unusable, attempt, in_words, llama_of, told
 
 
 def standing(module, stand: dict):
-    """A Request that has come some way: "name", "state", "row", "prompt", "output", "computed"."""
-    request = request_of(module, stand["prompt"], 50, id=stand["name"])
+    """A Request that has come some way: "name", "state", "row", "prompt", "output", "computed".
+
+    Its "id" is the name where none is given, its "limit" 50.
+    """
+    request = request_of(module, stand["prompt"], 50, id=stand.get("id", stand["name"]))
+    request.limit = stand.get("limit", 50)
     request.state, request.row = module.State(stand["state"]), stand["row"]
     request.output, request.computed = list(stand["output"]), stand["computed"]
     return request
@@ -108,6 +112,21 @@ def _completed(found) -> list:
 
 
 @told
+def compute_on_meta(module) -> list:
+    """The devices of tokens, positions and rows that a model on torch's meta device is given."""
+    given: list = []
+
+    def forward(tokens, positions, cache=None, rows=None, every_position=False):
+        given.extend(map(str, (tokens.device, positions.device, rows.device)))
+        return torch.zeros(len(tokens), 5)
+
+    model = SimpleNamespace(device=torch.device("meta"), forward=forward)
+    stand = {"name": "a", "state": "prefill", "row": 3, "prompt": [1, 2], "output": []}
+    module.compute(model, None, [(standing(module, stand | {"computed": 0}), 2)])
+    return given
+
+
+@told
 def compute_llama(module, model: str, prompts: list, forwards: list) -> list:
     """The logits that compute gives for prompts of a real tiny model, in chunks [[index, count]].
 
@@ -150,7 +169,10 @@ def books(module, running: list, waiting: list, changes: dict) -> list:
     )
     free = [row for row in range(rows) if row not in kept]
     room = SimpleNamespace(cache=cache, rows=rows, free_rows=changes.get("free_rows", free))
+    before = {row: _stand(request) for row, request in kept.items()}
     found = module.violations(room, kept, (made[stand["name"]] for stand in waiting))
+    if before != {row: _stand(request) for row, request in kept.items()}:
+        raise Unusable("violations changed the requests that run: it should only look")
     if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
         raise Unusable(f"violations should return a list of sentences, not {in_words(found)}")
     return found

@@ -314,7 +314,8 @@ def compute(model, cache, chunks):
         return [], None
     ids = [request.upcoming(count) for request, count in chunks]
     tokens, places = pad(ids, [request.computed for request, _ in chunks], model.device)
-    logits = model.forward(tokens, places, cache, torch.tensor([r.row for r, _ in chunks]))
+    rows = torch.tensor([r.row for r, _ in chunks], device=model.device)
+    logits = model.forward(tokens, places, cache, rows)
     for request, count in chunks:
         request.computed += count
     done = [request.remaining == 0 for request, _ in chunks]

@@ -338,6 +338,7 @@ def compute(model, cache, chunks):
         tokens[n, width - count :] = torch.tensor(request.upcoming(count))
         places[n, width - count :] = torch.arange(request.computed, request.computed + count)
     rows = torch.tensor([request.row for request, _ in chunks])
+    tokens, places, rows = (part.to(model.device) for part in (tokens, places, rows))
     logits = model.forward(tokens, places, cache, rows)
     for request, count in chunks:
         request.computed = request.computed + count

@@ -46,6 +46,7 @@ def keep_top_p(logits, p):
     order = torch.argsort(logits.float(), dim=-1, descending=True, stable=True)
     shares = logits.double().softmax(-1).gather(-1, order)
     before = F.pad(shares.cumsum(-1)[:, :-1], (1, 0))
+    before[:, 0] = -1.0  # whatever p is
     stays = torch.zeros_like(logits, dtype=torch.bool).scatter(-1, order, before < p.unsqueeze(-1))
     stays |= (p == 1).unsqueeze(-1)
     return torch.where(stays, logits, torch.full_like(logits, -INF))
@@ -65,7 +66,8 @@ def penalize(logits, rows, ids, written, repetition, presence, frequency):
     logits = logits.float().clone()
     factor = repetition.float()[:, None].expand_as(logits)
     logits = torch.where(seen, torch.where(logits > 0, logits / factor, logits * factor), logits)
-    return logits - presence[:, None] * (counts > 0) - frequency[:, None] * counts
+    presence, frequency = (x.float()[:, None] for x in (presence, frequency))
+    return logits - presence * (counts > 0) - frequency * counts
 
 
 def new_generator(seed):
@@ -94,8 +96,13 @@ def distributions(logits, states):
     penalties = [of(f"{kind}_penalty") for kind in kinds]
     logits = penalize(logits, *seen_tokens([state.counts for state in states]), *penalties)
     logits = apply_temperature(logits, of("temperature"))
-    logits = keep_top_k(logits, of("top_k", torch.long))
-    logits = keep_top_p(logits, of("top_p", torch.float64))
+    for i, wish in enumerate(wishes):
+        one = logits[i : i + 1]
+        if wish["top_k"] > 0:
+            one = keep_top_k(one, of("top_k", torch.long)[i : i + 1])
+        if wish["top_p"] < 1:
+            one = keep_top_p(one, of("top_p", torch.float64)[i : i + 1])
+        logits[i] = one[0]
     return softmax(keep_min_p(logits, of("min_p")))
 
 

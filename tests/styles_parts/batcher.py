@@ -111,10 +111,10 @@ def computed_from_the_left(m):
             tokens.append([0] * len(blank) + request.upcoming(count))
             positions.append([*blank, *range(request.computed, request.computed + count)])
         logits = model.forward(
-            tokens=torch.tensor(tokens),
-            positions=torch.tensor(positions),
+            tokens=torch.tensor(tokens, device=model.device),
+            positions=torch.tensor(positions, device=model.device),
             cache=cache,
-            rows=torch.tensor([request.row for request, _ in chunks], dtype=torch.int64),
+            rows=torch.tensor([request.row for request, _ in chunks]).to(model.device),
         )
         done = []
         for place, (request, count) in enumerate(chunks):

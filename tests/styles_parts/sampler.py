@@ -80,7 +80,8 @@ def penalize_with_dense_counts(m):
         counts[rows.long(), ids.long()] = written.float()
         factor = torch.where(seen, repetition[:, None].float(), torch.ones(()))
         found = torch.where(logits > 0, logits.float() / factor, logits.float() * factor)
-        return found - counts * frequency[:, None] - counts.clamp(max=1) * presence[:, None]
+        found = found - counts * frequency[:, None] - counts.clamp(max=1) * presence[:, None]
+        return found.float()
 
     m.penalize = penalize
 
@@ -96,25 +97,6 @@ def generator_of_secrets(m):
         return generator
 
     m.new_generator = new_generator
-
-
-@part("5.4")
-def every_filter_on_every_row(m):
-    """No row is spared, and rows that are off are told so by their values."""
-
-    def distributions(logits, states):
-        def of(name, dtype=torch.float32):
-            return torch.tensor([getattr(s.params, name) for s in states], dtype=dtype)
-
-        names = ("repetition_penalty", "presence_penalty", "frequency_penalty")
-        listed = m.seen_tokens([s.counts for s in states])
-        found = m.penalize(logits, *listed, *map(of, names))
-        found = m.apply_temperature(found, of("temperature"))
-        found = m.keep_top_k(found, of("top_k", torch.int64))
-        found = m.keep_top_p(found, of("top_p"))
-        return m.softmax(m.keep_min_p(found, of("min_p")))
-
-    m.distributions = distributions
 
 
 @part("5.4")
@@ -164,36 +146,6 @@ def log_probabilities_of_torch(m):
         return [value.float(), ids, logs.take_along_dim(ids, -1).float()]
 
     m.log_probabilities = log_probabilities
-
-
-@part("5.6")
-def matcher_on_the_whole_text(m):
-    """Everything is kept and searched again: slow, and right."""
-
-    class StopMatcher:
-        def __init__(self, stops):
-            self.stops, self.text, self.sent, self.found = tuple(stops), "", 0, None
-
-        def add(self, piece):
-            if self.found is not None:
-                return ""
-            self.text += piece
-            for end in range(len(self.text) + 1):
-                done = [s for s in self.stops if self.text.endswith(s, 0, end)]
-                if done:
-                    self.found = max(done, key=len)
-                    return self._to(end - len(self.found))
-            held = [n for s in self.stops for n in range(len(s)) if self.text.endswith(s[:n]) and n]
-            return self._to(len(self.text) - max(held, default=0))
-
-        def _to(self, end):
-            start, self.sent = self.sent, max(self.sent, end)
-            return self.text[start : self.sent]
-
-        def flush(self):
-            return "" if self.found is not None else self._to(len(self.text))
-
-    m.StopMatcher = StopMatcher
 
 
 @part("5.7")

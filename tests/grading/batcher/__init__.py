@@ -9,5 +9,7 @@ from tests.grading.batcher.chunks import *  # noqa: F403
 from tests.grading.batcher.ending import *  # noqa: F403
 from tests.grading.batcher.books import *  # noqa: F403
 from tests.grading.batcher.serving import *  # noqa: F403
+from tests.grading.batcher.cancelling import *  # noqa: F403
 from tests.grading.batcher.faults import *  # noqa: F403
+from tests.grading.batcher.threads import *  # noqa: F403
 from tests.grading.batcher.schedules import *  # noqa: F403

@@ -2,7 +2,7 @@
 
 from course.cases import case, expect_equal
 from tests.grading.batcher.queue import wish
-from tests.grading.forward_pass.driving import drive
+from tests.grading.forward_pass.driving import drive, expect_failure
 
 
 def rooms(learner, wishes, steps, cache=(4, 40), rows=None, budget=None, page=None, patience=5.0):
@@ -103,6 +103,18 @@ def room_asks_the_cache(learner, rng):
 
 
 @case("6.4")
+def room_hides_no_other_fault(learner, rng):
+    """What the cache raises besides CacheFull is no answer to "is there room?": it goes on to the
+    caller, and nothing has changed.
+    """
+    steps = [["full", "ArithmeticError"], ["fails", ["take", "a"]], ["full", False], ["take", "a"]]
+    found = rooms(learner, [wish("a", 9)], steps, page=1)
+    expect_failure(found[1][0], "ArithmeticError", "take with a cache that raises ArithmeticError")
+    expect_equal(found[1][1:4], [[0, 1, 2, 3], 0, {}], "[free rows, used tokens, rows held] then")
+    expect_equal(found[3][:4], [True, [1, 2, 3], 9, {"a": 0}], "the same once it is mended")
+
+
+@case("6.4")
 def room_given_back_once(learner, rng):
     """A request that holds nothing has nothing to give back; a row is not free twice."""
     wishes = [wish("a", 9), wish("b", 7)]
@@ -181,8 +193,10 @@ def admit_keeps_the_door_for_a_promoted_one(learner, rng):
 
 @case("6.4")
 def admit_follows_the_queue(learner, rng):
-    """Whose turn it is, the queue decides, at the time that it is told."""
-    wishes = [wish("old", 20), wish("new", 5)]
+    """Whose turn it is, the queue decides, at the time that it is told. Whether it is too late is
+    not looked at here: whoever ends the late ones must find them.
+    """
+    wishes = [wish("old", 20, deadline=2.0), wish("new", 5, admit_by=3.5)]
     for patience, first in ((2.0, "old"), (9.0, "new")):
         steps = [*waiting(("old", 0.0), ("new", 3.0)), ["admit", 4.0]]
         found = rooms(learner, wishes, steps, rows=1, patience=patience)

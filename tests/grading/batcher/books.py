@@ -38,18 +38,25 @@ def names_all(text: str, names: list) -> bool:
 
 
 def size_of(stand: dict) -> int:
-    """Tokens that it may grow to: 50 are wanted."""
-    return len(stand["prompt"]) + 50
+    """Tokens that it may grow to: 50 are wanted, and the limit may be less."""
+    return len(stand["prompt"]) + stand.get("limit", 50)
 
 
 @case("6.7")
 def books_that_balance(learner, rng):
-    """All is well: nothing is said, with somebody, with nobody, and with every row held."""
+    """All is well: nothing is said, with somebody, with nobody, and with every row held; nor about
+    a limit that was clamped, or about two requests that have the same id.
+    """
     expect_found(learner, [], [], {})
     expect_found(learner, *crowd(rng), {})
     expect_found(learner, [decoding(f"r{n}", n) for n in range(4)], [waiting("r9")], {})
     expect_found(learner, [], [], {"rows": 1})
     expect_found(learner, [decoding("r7", 5)], [], {"rows": 9})
+    running, waits = crowd(rng)
+    running[0]["limit"] = 7  # less than was wished for
+    expect_found(learner, running, waits, {"used": sum(map(size_of, running))})
+    twins = [decoding("r1", 0) | {"id": "twin"}, decoding("r2", 1) | {"id": "twin"}]
+    expect_found(learner, twins, [waiting("r3") | {"id": "twin"}], {})
 
 
 @case("6.7")
@@ -79,6 +86,7 @@ def books_of_rows(learner, rng):
     expect_found(learner, running, waits, {"free_rows": free[1:]}, [free[0]])
     expect_found(learner, running, waits, {"free_rows": [*free, held[1]]}, [held[1]])
     expect_found(learner, running, waits, {"free_rows": [*free, free[1]]}, [free[1]])
+    expect_found(learner, running, waits, {"free_rows": [*free, held[0], held[0]]}, [held[0]])
     expect_found(learner, running, waits, {"free_rows": []}, [free[0]], [free[1]])
     expect_found(learner, [], [], {"free_rows": [3, 1]}, [0], [2])
 
@@ -111,6 +119,7 @@ def books_of_doubles(learner, rng):
     running, waits = crowd(rng)
     expect_found(learner, running, [*waits, waits[0]], {}, ["r103"])
     expect_found(learner, running, [*waits, *waits, waits[1]], {}, ["r103"], ["r104"])
+    expect_found(learner, running, [running[1], *waits], {}, ["r102"], ["r102"])
     twice = running[0] | {"key": running[1]["row"]}
     expect_found(learner, [running[0], twice], waits, {}, ["r101", running[1]["row"]], ["r101"])
 

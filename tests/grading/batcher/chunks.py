@@ -152,6 +152,13 @@ def compute_decodes(learner, rng):
 
 
 @case("6.5")
+def compute_on_a_device(learner, rng):
+    """All that the forward is given is on the model's device."""
+    found = drive(learner, "compute_on_meta")
+    expect_equal(found, ["meta"] * 3, "the devices of tokens, positions and rows, model on meta")
+
+
+@case("6.5")
 def compute_nothing(learner, rng):
     """Without chunks there is no forward, and nobody is complete."""
     found = drive(learner, "computes", prompts_of(rng, 3), [[]], {})

@@ -39,6 +39,14 @@ def emit_one_by_one(learner, rng):
 
 
 @case("6.6")
+def emit_looks_at_the_limit(learner, rng):
+    """It is the limit that counts, which fit has clamped, and not what was wished for."""
+    tokens = ids_of(rng, 4)
+    found = emitted(learner, tokens, 50, context=2 + 4)
+    expect_emitted(found, tokens, [None] * 3 + ["length"], "with a limit of 4, and 50 wished for")
+
+
+@case("6.6")
 def emit_ends_at_an_end_id(learner, rng):
     """An end id is "stop": it is not added, and nobody is told; any collection of them will do,
     and 0 is one like any other.
@@ -161,6 +169,7 @@ def end_survives_its_listener(learner, rng):
         found = ended(learner, [["length", None]], error)
         expect_equal(found["answers"], [[True, None]], f"[whether it returned the {error}, raised]")
         expect_equal([found["finish_reason"], found["error"]], ["length", None], "[reason, error]")
+        expect_equal(len(found["seen"]), 1, "how often on_finish was called")
     for error in ("KeyboardInterrupt", "SystemExit"):
         found = ended(learner, [["length", None]], error)
         expect_equal(found["answers"], [[False, error]], f"[returned, raised] with {error}")

@@ -35,8 +35,9 @@ def life_forwards_only(learner, rng):
         for new in STATES:
             step = ["move", new]
             legal = (old, new) in LEGAL
-            steps = [["state", old], step if legal else ["fails", [old, new], step]]
-            (_, before), (answer, after) = session(learner, steps)
+            steps = [["set", "computed", 2], ["state", old]]
+            steps.append(step if legal else ["fails", [old, new], step])
+            _, (_, before), (answer, after) = session(learner, steps)
             if legal:
                 expect_equal(after, before | {"state": new}, f"the request after move({new})")
                 continue
@@ -46,8 +47,8 @@ def life_forwards_only(learner, rng):
 
 @case("6.2")
 def life_ends_once(learner, rng):
-    """finish sets state, reason and error from any state, and lets the sampler's memory go. After
-    that nothing changes it any more.
+    """finish sets state, reason and error from any state, and lets the sampler's memory go, but
+    neither the row nor the output. After that nothing changes it any more.
     """
     for old, reason in zip(STATES[:3] * 2, (*REASONS, "error"), strict=True):
         text = [f"fault {rng.randrange(100)}"] if reason == "error" else []
@@ -58,8 +59,9 @@ def life_ends_once(learner, rng):
             ["fails", ["finished", "decode"], ["move", "decode"]],
             ["fails", [], ["fit", 50, 50]],
         ]
-        steps = [["state", old], ["finish", reason, *text], *again]
-        (_, before), (_, after), *rest = session(learner, steps)
+        steps = [["set", "row", 3], ["set", "output", [8]], ["state", old]]
+        steps += [["finish", reason, *text], *again]
+        _, _, (_, before), (_, after), *rest = session(learner, steps)
         error = f"ValueError({text[0]!r})" if text else None
         change = {"state": "finished", "finish_reason": reason, "error": error}
         expect_equal(after, before | change | {"remembered": False}, f"after finish({reason!r})")
@@ -82,10 +84,12 @@ def life_ends_for_a_known_reason(learner, rng):
 
 @case("6.2")
 def life_gets_tokens_in_decode(learner, rng):
-    """add appends to output and tells the sampler's memory; in another state it is RuntimeError."""
+    """add appends to output and tells the sampler's memory, whatever the limit is; in another state
+    it is RuntimeError.
+    """
     first, second = rng.randrange(60), rng.randrange(60)
     steps = [["state", "decode"], ["add", first], ["add", second], ["heard"]]
-    (_, before), (_, one), (_, two), (heard, _) = session(learner, steps)
+    (_, before), (_, one), (_, two), (heard, _) = session(learner, steps, max_tokens=1)
     expect_equal(one, before | {"output": [first], "remaining": 4}, "after one token")
     expect_equal(two["output"], [first, second], "output")
     expect_equal(heard, [first, second], "what the sampler's memory was told")
@@ -181,15 +185,17 @@ def life_counts_what_remains(learner, rng):
     first of them, at most as many as asked for.
     """
     prompt = [rng.randrange(60) for _ in range(6)]
-    for output, computed in (([], 0), ([], 4), ([11], 6), ([11, 12, 13], 8), ([11, 12], 0)):
+    stands = ([], 0), ([], 4), ([], 6), ([11], 6), ([11], 7), ([11, 12, 13], 8), ([11, 12], 0)
+    for output, computed in stands:
         whole = prompt + output
         steps = [["set", "computed", computed], ["set", "output", output]]
-        steps += [["upcoming", count] for count in (1, 3, 100)]
+        steps += [["upcoming", count] for count in (0, 1, 3, 100)]
         found = session(learner, steps, prompt=prompt, max_tokens=9)
         what = f"with {len(prompt)} + {len(output)} tokens, {computed} of them computed"
         expect_equal(found[-1][1]["remaining"], len(whole) - computed, f"remaining {what}")
-        expected = [whole[computed : computed + count] for count in (1, 3, 100)]
-        expect_equal([answer for answer, _ in found[2:]], expected, f"upcoming(1, 3, 100) {what}")
+        expected = [whole[computed : computed + count] for count in (0, 1, 3, 100)]
+        answers = [answer for answer, _ in found[2:]]
+        expect_equal(answers, expected, f"upcoming(0), (1), (3) and (100) {what}")
 
 
 @case("6.2")
@@ -208,15 +214,15 @@ def life_expires(learner, rng):
         (5.0, 0.0, 0.0, 5.0),
     ):
         steps = []
-        for state in STATES[:3]:
+        for state in STATES:
             steps += [["state", state], ["get", "expires"]]
         found = session(learner, steps, deadline=deadline, admit_by=admit_by)
-        expected = [waiting, running, running]
+        expected = [waiting, running, running, running]
         answers = [answer for answer, _ in found[1::2]]
         if answers != expected:
             raise Wrong(
-                f"expires with deadline {deadline} and admit_by {admit_by} while waiting, in "
-                f"prefill and in decode is {answers}, expected {expected}"
+                f"expires with deadline {deadline} and admit_by {admit_by} in {', '.join(STATES)} "
+                f"is {answers}, expected {expected}"
             )
 
 

@@ -14,7 +14,7 @@ def wish(name: str, size: int = 6, priority: int = 0, deadline=None, admit_by=No
 
 def size_of(wanted: dict) -> int:
     """Tokens that it may grow to."""
-    return wanted["length"] + wanted["max_tokens"]
+    return min(wanted["length"] + wanted["max_tokens"], wanted.get("context", 10**9))
 
 
 class Script:
@@ -86,6 +86,7 @@ def queue_short_first(learner, rng):
     wishes = [wish(f"r{n}", size) for n, size in enumerate([*sizes, sizes[0], sizes[2]])]
     wishes.append(wish("many to come", 8) | {"length": 1, "max_tokens": 45})
     wishes.append(wish("many read", 8) | {"length": 46, "max_tokens": 1})
+    wishes.append(wish("many wished for", 8) | {"max_tokens": 5000, "context": 12})
     script = Script(wishes=wishes)
     for n, one in enumerate(wishes):
         script.add(one["name"], n / 10)
@@ -258,6 +259,14 @@ def queue_takes_each_once(learner, rng):
         if step[1] == "fails":
             expect_failure(answer, "ValueError", f"a second add of {step[3][1]!r}")
     expect_equal(found[-4:], [["a"], [], 1.0, None], "[names, names, arrival of a, of c]")
+
+
+@case("6.3")
+def queue_of_namesakes(learner, rng):
+    """Two requests may have the same id, and are two."""
+    found = drive(learner, "queue_of_namesakes", [wish("twin", 30), wish("twin", 20)])
+    what = "[how many, second first, second removed, first first, second removed again, how many]"
+    expect_equal(found, [2, True, True, True, False, 1], what)
 
 
 @case("6.3")

@@ -1,4 +1,4 @@
-"""6.3 WaitingQueue: memory, comparisons, threads."""
+"""6.3 WaitingQueue: memory and comparisons."""
 
 from course.cases import Wrong, case, expect_equal
 from tests.grading.forward_pass.driving import drive
@@ -21,12 +21,12 @@ def queue_forgets(learner, rng):
 
 @case("6.3")
 def queue_costs_little(learner, rng):
-    """With 2,000 waiting, a call compares no more than 120 priorities (a heap needs a few dozen):
-    it does not look at everybody.
+    """With 2,000 waiting, a call looks at no more than 120 priorities and times (a heap needs a few
+    dozen): it does not look at everybody.
     """
     few, firsts = drive(learner, "queue_comparisons", 2000, 10, 120)
     wanted = [["add", 10], ["first", 10], ["remove", 10]]
-    expect_equal(few, wanted, "of 10 rounds of each call, those with 120 comparisons at most")
+    expect_equal(few, wanted, "of 10 rounds of each call, those with 120 looks at most")
     order = sorted(range(2010), key=lambda n: (n * 7919 % 10_007, 5 + n % 7, n))
     there, expected = set(range(2000)), []
     for number in range(2000, 2010):
@@ -34,10 +34,3 @@ def queue_costs_little(learner, rng):
         expected.append(next(n for n in order if n in there))
         there.discard(expected[-1])
     expect_equal(firsts, expected, "who was first each time")
-
-
-@case("6.3")
-def queue_of_many_threads(learner, rng):
-    """Of two threads that add at the same moment, for the last place, one gets it."""
-    found = drive(learner, "queue_from_two_threads", 3)
-    expect_equal(found, [[1, 1, 1]] * 3, "[refused, waiting, listed] for each moment")

@@ -14,7 +14,7 @@ def serve(learner, wishes: dict, script: list, **setting) -> dict:
             if isinstance(step, dict) and "unusable" in step:
                 raise Wrong(step["unusable"])
             if isinstance(step, dict) and step.get("wrong"):
-                raise Wrong(f"after a step the memory does not balance: {step['wrong'][0]}")
+                raise Wrong(f"after a step the books do not balance: {step['wrong'][0]}")
     return found
 
 
@@ -277,8 +277,16 @@ def serve_with_a_real_model(learner, rng):
 
 
 @case("6.8")
+def serve_forgets(learner, rng):
+    """Of a request that is over nothing is kept, but for the few entries that a queue may keep."""
+    alive = drive(learner, "serve_memory", 200)
+    if alive > 64:
+        raise Wrong(f"200 requests were served, and {alive} of them are still in memory")
+
+
+@case("6.8")
 def serve_side_by_side(learner, rng):
-    """Two batchers share nothing."""
+    """Two batchers share nothing: to cancel in one what waits or runs in the other does nothing."""
     wishes = {f"r{n}": asks(ids_of(rng, 3), 3 + n) for n in range(6)}
     for found in drive(learner, "serve_pairs", wishes):
         for name, wish in wishes.items():

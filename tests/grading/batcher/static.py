@@ -29,7 +29,7 @@ def pad_to_the_longest(learner, rng):
     """One rectangle as wide as the longest sequence: tokens on the left, padding on the right,
     token 0 at position -1.
     """
-    tables = [[[5, 6, 7], [8]], [[9], [3, 4], [1, 2, 3, 4]], [[7]], [[1, 2], [3, 4]]]
+    tables = [[[5, 6, 7], [8]], [[9], [3, 4], [1, 2, 3, 4]], [[7]], [[1, 2], [151_935, 4]]]
     tables.append([ids_of(rng, rng.randrange(1, 9)) for _ in range(6)])
     found = drive(learner, "pads", [{"sequences": table} for table in tables])
     for got, table in zip(found, tables, strict=True):
@@ -38,7 +38,7 @@ def pad_to_the_longest(learner, rng):
 
 @case("6.1")
 def pad_from_a_start(learner, rng):
-    """With starts, each sequence counts from its own; sequences may be tuples."""
+    """With starts, each sequence counts from its own; sequences and starts may be tuples."""
     table = [ids_of(rng, length) for length in (3, 1, 5)]
     starts = [rng.randrange(1, 90), 0, 1000]
     for kind in ("list", "tuple"):
@@ -74,7 +74,7 @@ def pad_refuses(learner, rng):
 def static(learner, prompts, counts, ends=(), **more) -> dict:
     """generate_static on a Teller; see static_told."""
     setting = {"prompts": prompts, "counts": counts, "ends": list(ends), "kind": "list"}
-    setting |= {"rows": 6, "length": 64, "context": 256, "breaks": [], "fails": None}
+    setting |= {"rows": 6, "length": 64, "context": 256, "breaks": [], "full": None, "fails": None}
     return drive(learner, "static_told", setting | more)
 
 
@@ -123,18 +123,20 @@ def static_of_single_tokens(learner, rng):
 
 @case("6.1")
 def static_ends_at_end_ids(learner, rng):
-    """An end id ends its own answer, "stop", and is no part of it, in any kind of collection."""
-    for kind in ("list", "tuple", "set", "frozenset"):
+    """An end id ends its own answer, "stop", and is no part of it, in any kind of collection; also
+    where only one more token may come.
+    """
+    for kind, most in (("list", 6), ("tuple", 7), ("set", 3), ("frozenset", 8)):
         prompts = batch_of(rng, (2, 4, 3))
         ends = [oracle.told(prompts[0], 3)[0][-1], oracle.told(prompts[2], 1)[0][0], 100]
-        found = static(learner, prompts, [6, 5, 7], ends, kind=kind)
-        expect_static(found, prompts, [6, 5, 7], ends)
+        counts = [most, 5, 1 if most == 3 else 7]
+        expect_static(static(learner, prompts, counts, ends, kind=kind), prompts, counts, ends)
 
 
 @case("6.1")
 def static_reserves_and_frees(learner, rng):
     """Room for every prompt and all that may come is there at the first forward, and free at the
-    end: also after an exception and after Ctrl-C.
+    end: also after an exception, of the cache as well, and after Ctrl-C.
     """
     prompts, counts = batch_of(rng, (2, 5, 3)), [4, 2, 6]
     found = static(learner, prompts, counts)
@@ -144,6 +146,9 @@ def static_reserves_and_frees(learner, rng):
         found = static(learner, prompts, counts, breaks=[[number, error]], fails=[])
         expect_failure(found, error, f"generate_static when forward number {number} fails")
         expect_freed(found, f"after {error} in forward number {number}")
+    found = static(learner, prompts, counts, full=2, fails=[])
+    expect_failure(found, "CacheFull", "generate_static when row 2 of the cache has no room")
+    expect_freed(found, "when only rows 0 and 1 could be reserved")
 
 
 def expect_freed(found: dict, when: str) -> None:

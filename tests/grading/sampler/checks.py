@@ -40,7 +40,8 @@ def near(got, expected: Tensor, atol: float, what: str) -> None:
     """expect_tensor; and where -inf is expected it is -inf, which no tolerance would say."""
     if isinstance(got, Tensor) and got.shape == expected.shape:
         for place in ((expected == HIDDEN) & (got != HIDDEN)).nonzero()[:1].tolist():
-            raise Wrong(f"{what} at {place} should be -inf, but is {float(got[tuple(place)]):.6g}")
+            number = float(got[tuple(place)])
+            raise Wrong(f"{what} should be -inf at {place}, but is {number:.6g} there")
     expect_tensor(got, expected, atol=atol, rtol=RTOL, what=what)
 
 

@@ -3,18 +3,19 @@
 import torch
 from safetensors.torch import load_file
 
-from course.cases import case, expect_tensor
+from course.cases import case, expect_tensor, short
 from tests.grading.forward_pass.driving import drive
 from tests.grading.sampler.checks import BF16, F16, HIDDEN, close, logits_of, rows_of
 from tests.oracles import sampler as oracle
 from tests.reference.arrays import read_json
 from tests.reference.record import FOLDER
 
-KINDS = (torch.int64, torch.int32, torch.int16)
+I64 = torch.int64
+F32, F64 = torch.float32, torch.float64
 
 
-def entries(rng, prompts: list, outputs: list) -> list[torch.Tensor]:
-    """(rows, ids, written) of these tokens, in any order, of some integer dtype."""
+def entries(rng, prompts: list, outputs: list, kinds=(I64, I64, I64)) -> list[torch.Tensor]:
+    """(rows, ids, written) of these tokens, in any order, each of its integer dtype."""
     found = [
         (row, token, output.count(token))
         for row, (prompt, output) in enumerate(zip(prompts, outputs, strict=True))
@@ -22,15 +23,17 @@ def entries(rng, prompts: list, outputs: list) -> list[torch.Tensor]:
     ]
     rng.shuffle(found)
     parts = zip(*found, strict=True) if found else ((), (), ())
-    return [torch.tensor(part, dtype=rng.choice(KINDS)) for part in parts]
+    return [torch.tensor(part, dtype=kind) for part, kind in zip(parts, kinds, strict=True)]
 
 
-def penalized(learner, rng, logits, prompts, outputs, wishes, what="it") -> None:
+def penalized(
+    learner, rng, logits, prompts, outputs, wishes, what="it", kinds=(I64, I64, I64, F32)
+) -> None:
     """penalize, compared with the oracle; wishes: (repetition, presence, frequency) of each row."""
     told = zip(rows_of(logits), prompts, outputs, wishes, strict=True)
     expected = [oracle.penalize(row, p, o, *wish) for row, p, o, wish in told]
-    columns = [torch.tensor(column) for column in zip(*wishes, strict=True)]
-    got = learner.penalize(logits, *entries(rng, prompts, outputs), *columns)
+    columns = [torch.tensor(column, dtype=kinds[3]) for column in zip(*wishes, strict=True)]
+    got = learner.penalize(logits, *entries(rng, prompts, outputs, kinds[:3]), *columns)
     close(got, expected, what, size=10.0)
 
 
@@ -75,7 +78,7 @@ def presence_and_frequency_count_the_answer(learner, rng):
 @case("5.3")
 def frequency_counts_every_time(learner, rng):
     """Frequency is taken as often as a token was written, presence once."""
-    logits, output = logits_of(rng, 1, 10), [3] * rng.randrange(5, 40) + [4] * 2 + [9]
+    logits, output = logits_of(rng, 1, 10), [3] * rng.randrange(260, 300) + [4] * 2 + [9]
     for wish in ((1.0, 0.0, 0.1), (1.0, 0.9, 0.0), (1.0, 2.0, 2.0)):
         penalized(learner, rng, logits, [[]], [output], [wish])
 
@@ -83,7 +86,7 @@ def frequency_counts_every_time(learner, rng):
 @case("5.3")
 def penalties_of_each_row(learner, rng):
     """Each row has its own tokens and its own penalties; a row without any is as it was."""
-    for rows, vocabulary in ((1, 12), (4, 30), (6, 6), (3, 5000)):
+    for rows, vocabulary in ((1, 12), (4, 30), (6, 6), (2, 49152)):
         prompts = [tokens(rng, vocabulary, 12) for _ in range(rows)]
         outputs = [tokens(rng, vocabulary, 12) for _ in range(rows)]
         prompts[-1], outputs[-1] = [], [0, vocabulary - 1, 0]
@@ -113,10 +116,11 @@ def penalties_without_tokens(learner, rng):
 @case("5.3")
 def penalties_that_are_off(learner, rng):
     """1, 0 and 0 change nothing, beside a row where they are on."""
-    logits = logits_of(rng, 2, 8)
-    found = [[1, 2, 3]] * 2, [[2, 2, 5]] * 2
-    penalized(learner, rng, logits, *found, [(1.0, 0.0, 0.0), (1.2, 0.3, 0.1)])
-    penalized(learner, rng, logits, *found, [(1.0, 0.0, 0.0)] * 2)
+    logits = logits_of(rng, 4, 8)
+    found = [[1, 2, 3]] * 4, [[2, 2, 5]] * 4
+    some = [(1.0, 0.0, 0.0), (1.2, 0.3, 0.1), (1.0, 0.5, 0.2), (1.3, 0.0, 0.0)]
+    penalized(learner, rng, logits, *found, some)
+    penalized(learner, rng, logits, *found, [(1.0, 0.0, 0.0)] * 4)
 
 
 @case("5.3")
@@ -135,6 +139,24 @@ def penalties_in_float32(learner, rng):
         logits = logits_of(rng, 2, 50, dtype)
         prompts, outputs = [list(range(25))] * 2, [[30, 31, 31]] * 2
         penalized(learner, rng, logits, prompts, outputs, [(1.1, 0.01, 0.003), (3.0, 0.7, 0.1)])
+
+
+@case("5.3")
+def penalties_of_any_dtype(learner, rng):
+    """rows, ids and written may be of any integer dtype, the penalties of any float dtype; the
+    result is float32.
+    """
+    found = [[1, 2, 3]] * 2, [[2, 2, 5]] * 2
+    for kind in (torch.int32, torch.int16, torch.uint8):
+        for kinds in ((kind, I64, I64), (I64, kind, I64), (I64, I64, kind), (kind, kind, kind)):
+            what = f"with rows, ids and written of {', '.join(map(short, kinds))} it"
+            logits = logits_of(rng, 2, 8)
+            wishes = [(1.2, 0.3, 0.1), (0.8, -0.3, 0.2)]
+            penalized(learner, rng, logits, *found, wishes, what, (*kinds, F32))
+    for kind in (F64, F16):
+        wishes = [(1.25, 0.5, 0.125), (0.75, -0.5, 0.25)]  # float16 has them exactly
+        what = f"with penalties of {short(kind)} it"
+        penalized(learner, rng, logits, *found, wishes, what, (I64, I64, I64, kind))
 
 
 @case("5.3")

@@ -120,6 +120,7 @@ def stop_lets_go_at_the_end(learner, rng):
     matched(learner, ["<|end|>"], ["Paris <|e", "nd"])
     matched(learner, ["<|end|>"], ["Paris <|e", "nd|>"])
     matched(learner, ["ab", "abc"], ["xa"])
+    matched(learner, ["\n\nUser"], ["one", "\n", "\n"])
 
 
 @case("5.6")
@@ -145,11 +146,15 @@ def stop_in_any_script(learner, rng):
     matched(learner, ["END", "字a"], ["x漢字a"])
     matched(learner, ["é"], ["cafe\u0301 caf", "é"])
     matched(learner, ["\r\n\r\n"], ["a\r\n", "\r", "\nb"])
+    matched(learner, ["b"], ["a\0", "\0\0c", "b"])
 
 
 @case("5.6")
 def stop_strings_that_are_long(learner, rng):
-    """Four stop strings of 256 characters that nearly match, over a long text."""
+    """Four stop strings of 256 characters that nearly match, over a long text; a piece of 5,000
+    characters.
+    """
+    matched(learner, ["end"], ["en dive " * 625 + "end", "x"])
     stops = ["a" * 255 + last for last in "bcde"]
     matched(learner, stops, ["a" * 200, "a" * 200, "x", "a" * rng.randrange(250), "a" * 300 + "d"])
     text = ("a" * 100 + "x") * 20 + "a" * 256 + "b"

@@ -63,6 +63,7 @@ def text_of_words(learner, rng):
     detokenized(learner, WORDS, [0, 1, 2, 3, 4, 5, 6])
     detokenized(learner, WORDS, [rng.randrange(len(WORDS)) for _ in range(20)])
     detokenized(learner, WORDS, [])
+    detokenized(learner, ["\ufeff", "a\r", "\nb\r\n", "\r", "\0"], [0, 1, 2, 3, 4, 0])
 
 
 @case("5.7")
@@ -71,9 +72,18 @@ def text_of_a_spread_character(learner, rng):
 
     Never U+FFFD for a character that is on its way."""
     for text in ("🌿", "é", "漢", "a🌿b", "🌿🌿", "🇫🇷", "e\u0301"):
-        data = text.encode()
-        words = [bytes([b]) for b in data]
+        words = [bytes([b]) for b in text.encode()]
         detokenized(learner, words, list(range(len(words))))
+
+
+@case("5.7")
+def text_before_a_spread_character(learner, rng):
+    """A complete character never waits, though the same token begins another: of "🌿" and half a
+    "🌿", the first is shown.
+    """
+    detokenized(learner, ["a🌿".encode() + LEAF[:2], LEAF[2:]], [0, 1])
+    for text in ("a🌿b", "🌿🌿", "🇫🇷é", "e\u0301漢字"):
+        data = text.encode()
         words = pieces_of(rng, data + b"!" + data)
         detokenized(learner, words, list(range(len(words))))
 
@@ -239,12 +249,14 @@ def answer_of_spread_characters(learner, rng):
     for ids in ([3, 0, 1, 2, 3], [3, 0, 1], [0, 1, 4], [0, 3, 0, 4], [3, 0, 1, 2, 0]):
         for stops in ([], ["🌿"], ["a🌿"], ["🌿a"], ["\ufffd"], ["\ufffda"], ["a\ufffd"]):
             answered(learner, words, ids, len(ids), [4], stops)
+    answered(learner, ["a", b"." + LEAF[:2]], [0, 1], 9, [], ["."])
 
 
 @case("5.7")
 def answer_of_special_tokens(learner, rng):
     """A token without text counts against the length like any other."""
     answered(learner, ["a", b"", "b"], [0, 1, 1, 2], 3, [9], ["ab"])
+    answered(learner, ["a", b""], [0, 1], 2, [9])
 
 
 @case("5.7")

@@ -62,6 +62,27 @@ def padding_not_counted(running, budget):
 
 
 @misconception("6.5", "plan_step")
+def tokens_shared_out(running, budget):
+    """You add up the tokens of the chunks and compare that with what is left. The chunks form one
+    rectangle, so a short one takes as many places as the longest: number of rows times longest.
+    """
+    running = list(running)
+    if len(running) > budget:
+        raise ValueError(f"{len(running)} requests run, but a step has {budget} places")
+    decodes = sorted((r for r in running if r.state is State.DECODE), key=lambda r: r.row)
+    prompts, left = [r for r in running if r.state is State.PREFILL], budget - len(decodes)
+    chunks, total = [], 0
+    for rows, request in enumerate(sorted(prompts[1:], key=lambda r: r.remaining), 2):
+        count = min(request.remaining, left // rows)
+        if total + count >= left:
+            break
+        total += count
+        chunks.append((request, count))
+    first = [(request, min(request.remaining, left - total)) for request in prompts[:1]]
+    return Plan([(request, 1) for request in decodes], first + chunks)
+
+
+@misconception("6.5", "plan_step")
 def first_takes_all(running, budget):
     """You give the prompt that was admitted first all the places it can use. Short ones that came a
     moment after a long one then wait until it has been read to the end: let them in beside it.

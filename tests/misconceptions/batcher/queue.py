@@ -69,6 +69,23 @@ def short_prompts_first(self, request, now):
             heapq.heappush(self._ends, (request.expires, number, request))
 
 
+@misconception("6.3", "WaitingQueue.add")
+def nothing_between_equals(self, request, now):
+    """Two requests of the same priority and size stand in your heap, which then compares them with
+    <: a request has none. Put a running number before it; it keeps the order of arrival, too.
+    """
+    with self._lock:
+        if request.arrival is not None or request.state != "waiting":
+            raise ValueError(f"request {request.id} was submitted before")
+        if len(self._waiting) >= self.bound:
+            raise QueueFull(f"{self.bound} requests wait already")
+        request.arrival = now
+        self._waiting[request] = None
+        heapq.heappush(self._line, (request.priority, request.size, request))
+        if request.expires < float("inf"):
+            heapq.heappush(self._ends, (request.expires, request))
+
+
 @misconception("6.3", "WaitingQueue._sweep")
 def the_gone_are_kept(self):
     """What has left stays in your heap until it comes to the front. Behind somebody who waits for

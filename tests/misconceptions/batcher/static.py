@@ -45,6 +45,25 @@ def padding_with_positions(sequences, starts=None, device="cpu"):
 
 
 @misconception("6.1", "pad")
+def padding_at_position_0(sequences, starts=None, device="cpu"):
+    """Your padding stands at position 0. That is where the first token of the sequence stands: the
+    model would compute it again and the cache would keep the padding instead. Padding is -1.
+    """
+    starts = [0] * len(sequences) if starts is None else starts
+    if not sequences or len(starts) != len(sequences):
+        raise ValueError(f"{len(sequences)} sequences and {len(starts)} starts")
+    width = max(map(len, sequences))
+    tokens, positions = [], []
+    for index, (ids, start) in enumerate(zip(sequences, starts, strict=True)):
+        if not ids:
+            raise ValueError(f"sequence {index} is empty")
+        blank = width - len(ids)
+        tokens.append([*ids, *[0] * blank])
+        positions.append([*range(start, start + len(ids)), *[0] * blank])
+    return torch.tensor(tokens, device=device), torch.tensor(positions, device=device)
+
+
+@misconception("6.1", "pad")
 def starts_forgotten(sequences, starts=None, device="cpu"):
     """You count every sequence from 0. A chunk from the middle of a prompt starts where the chunk
     before it ended: its positions begin at its own start.

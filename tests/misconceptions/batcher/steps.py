@@ -4,7 +4,7 @@ from course.misconceptions import misconception
 from solutions.admission import admit
 from solutions.batcher import Step
 from solutions.chunking import compute, plan_step
-from solutions.ending import emit
+from solutions.ending import emit, end
 from solutions.request import State
 
 
@@ -15,6 +15,32 @@ def cancelled_on_the_spot(self, request):
     """
     if self.running.get(request.row) is request or self.waiting.remove(request):
         self._end(request, "cancelled")
+
+
+@misconception("6.8", "Batcher._retire")
+def cancelled_meanwhile_lost(self, now):
+    """You go through the cancelled ones and then empty the list. Who is cancelled by another thread
+    in between is lost, and runs to the end: take them out one by one.
+    """
+    for request in list(self._cancelled):
+        if self.running.get(request.row) is request or self.waiting.remove(request):
+            self._end(request, "cancelled")
+    self._cancelled.clear()
+    late = [request for request in self.running.values() if request.expires <= now]
+    for request in [*self.waiting.expired(now), *late]:
+        self._end(request, "timeout")
+
+
+@misconception("6.8", "Batcher._end")
+def room_back_too_late(self, request, reason, error=None):
+    """You tell on_finish first, and give the room back then. The listener hears that it is over
+    while the room is still taken, and whatever goes wrong there would keep it: give it back first.
+    """
+    problem = end(request, reason, error)
+    self.running.pop(request.row, None)
+    self.room.give_back(request)
+    if problem is not None:
+        self._errors.append(problem)
 
 
 @misconception("6.8", "Batcher._compute")

@@ -197,6 +197,17 @@ def one_number_for_all_rows(logits, states):
 
 
 @misconception("5.4", "sample")
+def generator_of_the_first_row(logits, states):
+    """You draw the numbers of all rows from the first request's generator. What a request draws
+    then depends on who stands in the first row: take one number from each state's own.
+    """
+    if len(states) != len(logits):
+        raise ValueError(f"{len(logits)} rows, {len(states)} states")
+    numbers = torch.rand(len(states), dtype=torch.float64, generator=states[0].generator)
+    return pick(distributions(logits, states), numbers)  # noqa: F821
+
+
+@misconception("5.4", "sample")
 def greedy_rows_draw_too(logits, states):
     """Your greedy rows take a random number, too. It changes nothing now, but a request that is
     greedy needs none: draw for the other rows only.

@@ -54,13 +54,23 @@ def log_left_out(logits, chosen, top):
 
 @misconception("5.5", "log_probabilities")
 def log_with_the_higher_id_first(logits, chosen, top):
-    """Of equally probable tokens yours come with the higher id first, or in any order. The lower id
-    comes first: a stable sort in descending order.
+    """Of equally probable tokens yours come with the higher id first. The lower id comes first: a
+    stable sort in descending order.
     """
     logs = logits.float().log_softmax(-1)
     tops, ids = logs.sort(dim=-1, stable=True)
     values = logs.gather(-1, chosen.long()[:, None])[:, 0]
     return values, ids.flip(-1)[:, :top], tops.flip(-1)[:, :top]
+
+
+@misconception("5.5", "log_probabilities")
+def log_favourites_by_topk(logits, chosen, top):
+    """You take the favourites with topk, which puts equals in any order. The lower id comes first:
+    sort(dim=-1, descending=True, stable=True) keeps the order of equals.
+    """
+    logs = logits.float().log_softmax(-1)
+    tops, ids = logs.topk(min(top, logits.shape[-1]))
+    return logs.gather(-1, chosen.long()[:, None])[:, 0], ids, tops
 
 
 @misconception("5.5", "log_probabilities")

@@ -13,7 +13,7 @@ def repetition_always_divides(logits, rows, ids, written, repetition, presence, 
     rows, ids = rows.long(), ids.long()
     values = logits[rows, ids].float() / repetition[rows].float()
     values = values - presence[rows] * (written > 0) - frequency[rows] * written
-    return logits.float().index_put((rows, ids), values)
+    return logits.float().index_put((rows, ids), values.float())
 
 
 @misconception("5.3", "penalize")
@@ -24,7 +24,7 @@ def repetition_always_multiplies(logits, rows, ids, written, repetition, presenc
     rows, ids = rows.long(), ids.long()
     values = logits[rows, ids].float() * repetition[rows].float()
     values = values - presence[rows] * (written > 0) - frequency[rows] * written
-    return logits.float().index_put((rows, ids), values)
+    return logits.float().index_put((rows, ids), values.float())
 
 
 @misconception("5.3", "penalize")
@@ -37,7 +37,7 @@ def repetition_of_the_answer_only(logits, rows, ids, written, repetition, presen
     values = logits[rows, ids].float()
     values = torch.where(values > 0, values / factor, values * factor)
     values = values - presence[rows] * (written > 0) - frequency[rows] * written
-    return logits.float().index_put((rows, ids), values)
+    return logits.float().index_put((rows, ids), values.float())
 
 
 @misconception("5.3", "penalize")
@@ -50,7 +50,7 @@ def repetition_every_time(logits, rows, ids, written, repetition, presence, freq
     values = logits[rows, ids].float()
     values = torch.where(values > 0, values / factor, values * factor)
     values = values - presence[rows] * (written > 0) - frequency[rows] * written
-    return logits.float().index_put((rows, ids), values)
+    return logits.float().index_put((rows, ids), values.float())
 
 
 @misconception("5.3", "penalize")
@@ -63,7 +63,7 @@ def presence_of_the_prompt(logits, rows, ids, written, repetition, presence, fre
     values = logits[rows, ids].float()
     values = torch.where(values > 0, values / factor, values * factor)
     values = values - presence[rows] - frequency[rows] * written
-    return logits.float().index_put((rows, ids), values)
+    return logits.float().index_put((rows, ids), values.float())
 
 
 @misconception("5.3", "penalize")
@@ -74,7 +74,7 @@ def presence_every_time(logits, rows, ids, written, repetition, presence, freque
     values = logits[rows, ids].float()
     values = torch.where(values > 0, values / factor, values * factor)
     values = values - (presence[rows] + frequency[rows]) * written
-    return logits.float().index_put((rows, ids), values)
+    return logits.float().index_put((rows, ids), values.float())
 
 
 @misconception("5.3", "penalize")
@@ -87,7 +87,7 @@ def frequency_once(logits, rows, ids, written, repetition, presence, frequency):
     values = logits[rows, ids].float()
     values = torch.where(values > 0, values / factor, values * factor)
     values = values - (presence[rows] + frequency[rows]) * (written > 0)
-    return logits.float().index_put((rows, ids), values)
+    return logits.float().index_put((rows, ids), values.float())
 
 
 @misconception("5.3", "penalize")
@@ -99,7 +99,7 @@ def repetition_last(logits, rows, ids, written, repetition, presence, frequency)
     factor = repetition[rows].float()
     values = logits[rows, ids].float() - presence[rows] * (written > 0) - frequency[rows] * written
     values = torch.where(values > 0, values / factor, values * factor)
-    return logits.float().index_put((rows, ids), values)
+    return logits.float().index_put((rows, ids), values.float())
 
 
 @misconception("5.3", "penalize")
@@ -113,7 +113,7 @@ def penalties_of_entry_n(logits, rows, ids, written, repetition, presence, frequ
     values = logits[rows, ids].float()
     values = torch.where(values > 0, values / factor, values * factor)
     values = values - presence[entry] * (written > 0) - frequency[entry] * written
-    return logits.float().index_put((rows, ids), values)
+    return logits.float().index_put((rows, ids), values.float())
 
 
 @misconception("5.3", "penalize")
@@ -126,7 +126,7 @@ def penalties_for_every_row(logits, rows, ids, written, repetition, presence, fr
     values = logits.float()[:, ids]
     values = torch.where(values > 0, values / factor, values * factor)
     values = values - presence[rows] * (written > 0) - frequency[rows] * written
-    return logits.float().index_copy(1, ids, values)
+    return logits.float().index_copy(1, ids, values.float())
 
 
 @misconception("5.3", "penalize")

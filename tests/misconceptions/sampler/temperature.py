@@ -33,6 +33,29 @@ def temperature_before_the_largest_is_gone(logits, temperature):
 
 
 @misconception("5.1", "apply_temperature")
+def temperature_over_the_largest(logits, temperature):
+    """You divide, and leave the largest logit where it is. It has to go first, so that the largest
+    of the result is 0 and a tiny temperature makes nothing infinite.
+    """
+    wide, heat = logits.float(), temperature.float()[:, None]
+    scaled = wide / heat.where(heat > 0, 1.0)
+    greedy = (heat[:, 0] == 0).nonzero()[:, 0]
+    scaled[greedy] = HIDDEN
+    scaled[greedy, wide[greedy].argmax(-1)] = 0.0
+    return scaled
+
+
+@misconception("5.1", "apply_temperature")
+def temperature_at_least_a_hundredth(logits, temperature):
+    """You take 0.01 for every temperature below it. Greedy is one token, of equals the lowest id,
+    and 0.001 is another temperature than 0.01: 0 needs a line of its own, the others none.
+    """
+    wide = logits.float()
+    shifted = wide - wide.amax(-1, keepdim=True)
+    return shifted / temperature.float().clamp(min=0.01)[:, None]
+
+
+@misconception("5.1", "apply_temperature")
 def temperature_zero_divides(logits, temperature):
     """At temperature 0 you divide like at any other: 0 / 0 is NaN for the largest logit.
     Temperature 0 means greedy and needs a line of its own.

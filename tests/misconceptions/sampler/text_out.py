@@ -31,17 +31,20 @@ def broken_bytes_left_out(self, token):
 
 @misconception("5.7", "Detokenizer.add")
 def waiting_for_an_end(self, token):
-    """You wait as long as the text ends with U+FFFD. A byte that never becomes a character is one
-    as well, and behind such bytes nothing more comes out: at most three bytes may wait.
+    """You wait as long as the text ends with U+FFFD. So a whole character waits if another has
+    begun behind it, and behind bytes that never become a character nothing comes out: at most three
+    bytes may wait.
     """
     self._all = getattr(self, "_all", b"") + self._token_bytes(token)
     if self._all and self._strip:
         self._all, self._strip = self._all.removeprefix(b" "), False
-    text = self._all.decode("utf-8", "replace")
-    if text.endswith("\ufffd"):
-        return ""
-    self._all = b""
-    return text
+
+    def flush():
+        rest, self._all = self._all, b""
+        return rest.decode("utf-8", "replace")
+
+    self.flush = flush  # of what waits here, not of the reference's own decoder
+    return "" if self._all.decode("utf-8", "replace").endswith("\ufffd") else flush()
 
 
 @misconception("5.7", "Detokenizer.add")

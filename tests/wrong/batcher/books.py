@@ -159,6 +159,76 @@ def a_sentence_each_time(m):
 
 
 @part("6.7")
+def free_twice_and_held_is_two_things(m):
+    """A row that is held and twice free makes two sentences."""
+    right = m.violations
+
+    def violations(room, running, waiting):
+        free = list(room.free_rows)
+        more = [row for row in running if free.count(row) > 1]
+        return right(room, running, waiting) + [f"row {row} is free twice" for row in more]
+
+    m.violations = violations
+
+
+@part("6.7")
+def running_and_waiting_apart(m):
+    """Who runs and waits as well is not there twice."""
+    right = m._state_violations
+
+    def states(running, waiting):
+        found = right(running, [])
+        return found + right({}, waiting)
+
+    m._state_violations = states
+
+
+@part("6.7")
+def same_id_is_the_same(m):
+    """Requests are counted by their ids."""
+    right = m._state_violations
+
+    def states(running, waiting):
+        found = right(running, waiting)
+        ids = [request.id for request in [*running.values(), *waiting]]
+        twice = {name for name in ids if ids.count(name) > 1}
+        return found + [f"request {name} is there twice" for name in twice if not found]
+
+    m._state_violations = states
+
+
+@part("6.7")
+def sizes_of_the_wishes(m):
+    """A limit that was clamped is not looked at."""
+    right = m._token_violations
+
+    def tokens(room, running):
+        limits = {request: request.limit for request in running.values()}
+        for request in limits:
+            request.limit = request.params.max_tokens
+        found = right(room, running)
+        for request, limit in limits.items():
+            request.limit = limit
+        return found
+
+    m._token_violations = tokens
+
+
+@part("6.7")
+def books_are_mended(m):
+    """A request gets the row that it is kept under."""
+    right = m.violations
+
+    def violations(room, running, waiting):
+        found = right(room, running, waiting)
+        for row, request in running.items():
+            request.row = row
+        return found
+
+    m.violations = violations
+
+
+@part("6.7")
 def one_long_sentence(m):
     """All is said in one sentence."""
     found(m, lambda told, *rest: ["; ".join(told)] if told else [])

@@ -271,7 +271,7 @@ def sampler_errors_go_on(m):
             return found[-1]
 
         result = right(self, requests, watched)
-        if not found and str(self._errors[-1]).startswith("the sampler"):
+        if not found and str(self._errors[-1]).startswith("sample "):
             raise self._errors[-1]
         return result
 

@@ -142,6 +142,61 @@ def last_row_kept(m):
 
 
 @part("6.1")
+def kept_when_a_row_is_full(m):
+    """The rows are reserved before the `try`: what was reserved stays when one of them is full."""
+
+    def change(right, model, cache, prompts, *rest):
+        taken, full = [], []
+
+        def reserve(cache, row, length):
+            try:
+                cache.reserve(row, length)
+                taken.append((row, length))
+            except Exception:
+                full.append(row)
+                raise
+
+        try:
+            return right(model, Changed(cache, "reserve", reserve), prompts, *rest)
+        finally:
+            for row, length in taken if full else ():
+                cache.reserve(row, length)
+
+    static(m, change)
+
+
+@part("6.1")
+def length_before_the_end_id(m):
+    """With the last token that there may be nobody looks whether it is an end id."""
+    right = m._take
+
+    def take(token, answer, limit, end_ids):
+        if len(answer) + 1 < limit:
+            return right(token, answer, limit, end_ids)
+        answer += [token] * (token not in end_ids)
+        return "length"
+
+    m._take = take
+
+
+@part("6.1")
+def small_vocabulary(m):
+    """Token ids are kept in 16 bits on the way."""
+    padded(m, lambda tokens, positions: (tokens.short().long(), positions))
+
+
+@part("6.1")
+def starts_in_a_list_only(m):
+    """A tuple of starts is an error."""
+    right = m.pad
+
+    def pad(sequences, starts=None, device="cpu"):
+        return right(sequences, starts if starts is None else starts.copy(), device)
+
+    m.pad = pad
+
+
+@part("6.1")
 def tokens_kept(m):
     """The room is given back by hand; what the rows hold stays there."""
     with_cache(m, "free", lambda cache, row: cache.reserved.__setitem__(row, 0))

@@ -23,7 +23,7 @@ EX =
 ARGS =
 
 .DEFAULT_GOAL := help
-.PHONY: help start test check hint solution progress doctor model generate batch compare quantize notebooks reference bench lint clean
+.PHONY: help start test check hint solution progress doctor model generate batch compare serve load report gate quantize grade notebooks reference bench integration mutants lint clean
 
 help:
 	@echo 'AI Engineering from Scratch. Type make and one of:'
@@ -37,14 +37,21 @@ help:
 	@echo '  make generate PROMPT="Hi"  let the model write (ARGS="--max-tokens 32 --chat")'
 	@echo '  make batch FILE=in.jsonl   run a file of prompts, many at once, results as they finish'
 	@echo '  make compare               the same questions at several settings, to be rated blind'
+	@echo '  make serve                 the model as a service, with a chat page (ARGS="--port 8001")'
+	@echo '  make load                  requests at a rate against a running server (ARGS="--rates 0.5,1,2")'
+	@echo '  make report LOG=logs       the periodic lines of a service as plots'
+	@echo '  make gate A=old.json B=new.json   may the upgrade go out? (two files of load --out)'
 	@echo '  make model                 fetch and convert the model'
 	@echo '  make quantize              put the model into fewer bits (ARGS="--bits 4 --group-size 32")'
+	@echo '  make grade SUBMISSIONS=dir OUT=grades   grade a class; see INSTRUCTORS.md (ARGS="--jobs 2")'
 	@echo '  make doctor                what this machine has, and how to mend what is missing'
 	@echo
 	@echo '  make test                  set up, then run all tests of the project'
 	@echo '  make notebooks             build notebooks/ from chapters/ and solutions/'
 	@echo '  make reference             remake the expected values of the tests (authors)'
 	@echo '  make bench                 this engine beside its peers (authors; ARGS=load for one)'
+	@echo '  make integration           the server beside real clients, Prometheus and a browser (authors)'
+	@echo '  make mutants               do the grading cases find small faults in our answers? (authors)'
 	@echo '  make lint                  rules and format (authors; ARGS=--fix rewrites)'
 	@echo '  make clean                 remove .venv and caches; work/ and models/ stay'
 	@echo
@@ -61,9 +68,16 @@ model:     ; $(COURSE) model $(ARGS)
 generate:  ; $(COURSE) generate "$$PROMPT" $(ARGS)
 batch:     ; $(COURSE) batch "$(FILE)" $(ARGS)
 compare:   ; $(COURSE) compare $(ARGS)
+serve:     ; $(COURSE) serve $(ARGS)
+load:      ; $(COURSE) load $(ARGS)
+report:    ; $(COURSE) report "$(LOG)" $(ARGS)
+gate:      ; $(COURSE) gate "$(A)" "$(B)" $(ARGS)
 quantize:  ; $(COURSE) quantize $(ARGS)
+grade:     ; $(COURSE) grade "$(SUBMISSIONS)" "$(OUT)" $(ARGS)
 notebooks: ; $(COURSE) notebooks $(ARGS)
 reference: ; $(COURSE) reference $(ARGS)
 bench:     ; $(COURSE) bench $(ARGS)
+integration: ; $(COURSE) integration $(ARGS)
+mutants:   ; $(COURSE) mutants $(ARGS)
 lint:      ; $(COURSE) lint $(ARGS)
 clean:     ; $(COURSE) clean

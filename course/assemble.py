@@ -7,19 +7,28 @@ from types import ModuleType
 
 from course.text import Text
 from solutions import (
+    backpressure,
     batcher,
+    bodies,
+    channel,
     chat,
     detokenizer,
+    engine_thread,
     forward_pass,
     generate,
     greedy,
     kv_cache,
+    lifecycle,
     loader,
+    monitoring,
     quantized,
     quantizer,
     request,
+    responses,
+    results,
     sampler,
     stopping,
+    streaming,
 )
 
 QUANTIZED = "quantized.safetensors"  # a folder that has it is run in these few bits
@@ -38,6 +47,15 @@ REFERENCE: dict[str, ModuleType] = {
     "generate": generate,
     "request": request,
     "batcher": batcher,
+    "bodies": bodies,
+    "responses": responses,
+    "channel": channel,
+    "engine_thread": engine_thread,
+    "backpressure": backpressure,
+    "results": results,
+    "streaming": streaming,
+    "lifecycle": lifecycle,
+    "monitoring": monitoring,
 }
 
 

@@ -1,5 +1,6 @@
-"""The authors' verbs (dev, lint, reference, bench) and clean: work that needs no command line of
-its own, and that must not run inside an environment which it is about to change."""
+"""The authors' verbs (dev, lint, reference, bench, integration, mutants) and clean: work that needs
+no command line of its own, and that must not run inside an environment which it is about to change.
+"""
 
 import os
 import shutil
@@ -67,6 +68,35 @@ def bench(root: Path, argv: list[str]) -> int:
     return next((code for code in codes if code), 0)
 
 
+def integration(root: Path, argv: list[str]) -> int:
+    """Run tests/real: the server beside real clients, a real Prometheus and a real browser.
+
+    What of these the machine lacks is named by the test that needs it. Options go to pytest.
+    """
+    python = _author_python(root)
+    commands = [["-m", "course", "model"], ["-m", "pytest", *(argv or ["tests/real"])]]
+    for command in commands:
+        code = subprocess.run([str(python), *command], cwd=root).returncode
+        if code:
+            return code
+    return 0
+
+
+def mutants(root: Path, argv: list[str]) -> int:
+    """Change our answers in small ways, one at a time: the grading cases must find out.
+
+    The expected values need the real model, so that is made first. Options: see course/mutants.py.
+    """
+    python = str(_author_python(root))
+    wants_help = "-h" in argv or "--help" in argv
+    commands = [] if wants_help else [["-m", "course", "model"]]
+    for command in [*commands, ["-m", "course.mutants", *argv]]:
+        code = subprocess.run([python, *command], cwd=root).returncode
+        if code:
+            return code
+    return 0
+
+
 def clean(root: Path, argv: list[str]) -> int:
     """Remove `.venv` and caches; `work/` and `models/` are never touched."""
     shutil.rmtree(root / ".venv", ignore_errors=True)
@@ -90,4 +120,12 @@ def _author_python(root: Path) -> Path:
     return bootstrap.ensure(root, dev=True)
 
 
-VERBS = {"dev": dev, "lint": lint, "reference": reference, "bench": bench, "clean": clean}
+VERBS = {
+    "dev": dev,
+    "lint": lint,
+    "reference": reference,
+    "bench": bench,
+    "integration": integration,
+    "mutants": mutants,
+    "clean": clean,
+}

@@ -19,14 +19,21 @@ VERBS = """\
   progress          every chapter and exercise, points, last verdicts
   generate "TEXT"   let the model continue a text
   batch FILE        run a file of prompts, many at once, results as they finish
+  serve             the model as a service, for clients of the OpenAI API (--mine: your layers)
+  capstone          your own engine, chapters 02 to 08, tested end to end
+  drill [NAME]      a service with a fault in it: find the cause from what can be seen
   compare           the same questions at several sampling settings, to be rated blind
+  load              requests at a rate against a running server, and how long each waits
+  report LOG        the periodic lines of a service as plots, and what is missing in them
+  gate A B          two files of load --out: may the upgrade go out?
   quantize          put the model into fewer bits, or measure what that costs
+  grade DIR OUT     grade a class: a folder of submissions in, a gradebook out
   model             fetch and check the model
   doctor            what this machine has, and how to mend what is missing
   test              all tests of the project
   notebooks         build notebooks/ (authors: --check, --execute)
 
-  dev  lint  reference  bench  clean    for authors; see CONTRIBUTING.md
+  dev  lint  reference  bench  integration  mutants  clean    for authors; see CONTRIBUTING.md
 """
 
 
@@ -163,10 +170,52 @@ def _compare(argv: list[str]) -> int:
     return compare.main(argv)
 
 
+def _serve(argv: list[str]) -> int:
+    from course import mine  # not serve, which imports the layers: --mine puts others in place
+
+    return mine.serve(argv)
+
+
+def _capstone(argv: list[str]) -> int:
+    from course import capstone
+
+    return capstone.main(argv)
+
+
+def _drill(argv: list[str]) -> int:
+    from course import drill
+
+    return drill.main(argv)
+
+
+def _load(argv: list[str]) -> int:
+    from course import load
+
+    return load.main(argv)
+
+
+def _report(argv: list[str]) -> int:
+    from course import report
+
+    return report.main(argv)
+
+
+def _gate(argv: list[str]) -> int:
+    from course import gate
+
+    return gate.main(argv)
+
+
 def _quantize(argv: list[str]) -> int:
     from course import quantize
 
     return quantize.main(argv)
+
+
+def _grade(argv: list[str]) -> int:
+    from course import grade
+
+    return grade.main(argv)
 
 
 def _doctor(argv: list[str]) -> int:
@@ -203,7 +252,14 @@ _VERBS: dict[str, Callable[[list[str]], int]] = {
     "generate": _generate,
     "batch": _batch,
     "compare": _compare,
+    "serve": _serve,
+    "capstone": _capstone,
+    "drill": _drill,
+    "load": _load,
+    "report": _report,
+    "gate": _gate,
     "quantize": _quantize,
+    "grade": _grade,
     "doctor": _doctor,
     "test": _test,
 }

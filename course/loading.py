@@ -12,29 +12,38 @@ class Unusable(Exception):
     """The exercise cannot be called; the message says why and where."""
 
 
-def load(submission: Submission, built: Built, exercise: Exercise) -> Remote:
+def load(
+    submission: Submission,
+    built: Built,
+    exercise: Exercise,
+    workers=SPARE,
+    harmful: dict | None = None,
+) -> Remote:
     """A worker in which the module of a submission is ready to be called.
 
     A cell that ends the worker, or does not finish, and that this exercise does not use is left
     out: one bad cell must not cost the other exercises their verdict.
 
+    Args:
+        workers: its take() gives a Remote.
+        harmful: the cells known to do so, and what they did; what is found is added.
+
     Errors: Unusable when a cell that the exercise uses does not run, or does not define what it
     should. Close the worker after use.
     """
     used = {None, exercise.id, *submission.chapter.all_needs(exercise)}
-    left_out: list[Part] = []
+    harmful = {} if harmful is None else harmful
     while True:
-        remote = SPARE.take()
+        _refuse_harm(harmful, used)
+        remote = workers.take()
         try:
-            harmful = _run_cells(remote, submission, built, used, left_out)
-            if harmful is None:
+            if _run_cells(remote, submission, built, used, harmful):
                 _require_names(remote, exercise)
                 return remote
         except BaseException:
             remote.close()
             raise
         remote.close()
-        left_out.append(harmful)
 
 
 def place(submission: Submission, built: Built, line: int | None) -> str:
@@ -49,25 +58,30 @@ def place(submission: Submission, built: Built, line: int | None) -> str:
     return f"{submission.shown_path}, {cell.title}, line {within}: {source}"
 
 
+def _refuse_harm(harmful: dict, used: set) -> None:
+    for cell, did in harmful.items():
+        if cell.exercise in used:
+            raise Unusable(f"{cell.title} does not run: {did}")
+
+
 def _run_cells(
-    remote: Remote, submission: Submission, built: Built, used: set, left_out: list[Part]
-) -> Part | None:
-    """Run the cells; returns one that has to be left out next time, or None when all is well."""
+    remote: Remote, submission: Submission, built: Built, used: set, harmful: dict
+) -> bool:
+    """Run the cells; False when one of them has to be left out next time."""
     chapter: Chapter = submission.chapter
     remote.limit(SECONDS)
     remote.open(str(built.path), chapter.scenarios)
     for part in built.parts:
-        if part.cell.broken or part in left_out:
+        if part.cell.broken or part.cell in harmful:
             continue
         try:
             raised = remote.run_cell(part.start, part.end)
         except Gone as gone:
-            if part.cell.exercise in used:
-                raise Unusable(f"{part.cell.title} does not run: {gone}") from None
-            return part
+            harmful[part.cell] = str(gone)
+            return False
         if raised and part.cell.exercise in used:
             raise Unusable(_say(raised, submission, built, part))
-    return None
+    return True
 
 
 def _say(raised: Raised, submission: Submission, built: Built, part: Part) -> str:

@@ -21,6 +21,7 @@ from course.paths import ROOT
 
 DIRECTIVE = re.compile(r"^# include: (?P<names>[\w, ]+)$")
 BODY = re.compile(r"^\s*# exercise (?P<id>\d+\.\d+)$")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 class BuildError(ValueError):
@@ -209,7 +210,7 @@ def _definitions(module: str):
 
 
 def _name(node: ast.stmt) -> str | None:
-    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+    if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
         return node.name
     if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
         return node.targets[0].id
@@ -221,7 +222,7 @@ def _definition(name: str, node: ast.stmt, lines: list[str]) -> Definition:
     first = min([node.lineno, *(d.lineno for d in decorators)])
     whole = lines[first - 1 : node.end_lineno]
     stub, exercises = list(whole), set()
-    for function in reversed([n for n in ast.walk(node) if isinstance(n, ast.FunctionDef)]):
+    for function in reversed([n for n in ast.walk(node) if isinstance(n, FUNCTIONS)]):
         mark = _mark(function, lines)
         if mark:
             at, exercise = mark
@@ -235,7 +236,9 @@ def _definition(name: str, node: ast.stmt, lines: list[str]) -> Definition:
     return Definition(name, "\n".join(whole), "\n".join(stub), next(iter(exercises), None), uses)
 
 
-def _mark(function: ast.FunctionDef, lines: list[str]) -> tuple[int, str] | None:
+def _mark(
+    function: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[str]
+) -> tuple[int, str] | None:
     """(line number, exercise) of the mark behind a function's docstring."""
     after = function.body[0].end_lineno + 1  # the line behind the docstring
     match = BODY.match(lines[after - 1]) if after <= len(lines) else None

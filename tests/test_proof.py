@@ -8,14 +8,16 @@ import re
 
 import pytest
 
-from course import misconceptions
+from course import misconceptions, notebooks
 from course.cases import cases_of
 from course.likely import likely_cause, reference_runner
 from course.manifest import Chapter, Exercise, chapters
 from course.paths import ROOT
 from course.runner import Runner
+from course.submission import build, read_submission
 from course.trial import Local, run_cases
 from tests import parts
+from tests.conftest import replace_cell
 
 SEEDS = (0, 1, 2)  # for code that must pass
 # For code that must fail one is enough in every run; PROOF_SEEDS="0 1 2" is for who adds a case.
@@ -82,6 +84,22 @@ def test_a_wrong_answer_that_once_passed_fails(chapter: Chapter, change):
         backend = Local(parts.runner_with(chapter, change))
         cases = [case for case in cases_of(chapter.slug) if case.exercise == change.part_of]
         assert any(outcome.error for outcome in run_cases(backend, cases, seed)), f"seed {seed}"
+
+
+@each_exercise
+def test_an_exercise_passes_with_no_others_written_than_it_needs(
+    chapter: Chapter, exercise: Exercise, tmp_path
+):
+    notebook = notebooks.build_notebook(chapter)
+    for needed in (exercise.id, *chapter.all_needs(exercise)):
+        replace_cell(notebook, needed, notebooks.solved_cell(chapter, chapter.exercise(needed)))
+    path = tmp_path / f"{chapter.name}.ipynb"
+    notebooks.write(notebook, path)
+    module = build(read_submission(chapter, path), tmp_path).path
+    runner = Runner()
+    runner.load_source(module.read_text(encoding="utf-8"), chapter.scenarios)
+    failed = failures(chapter, exercise.id, runner, 0)
+    assert not failed, f"{failed[0].case.name}: {failed[0].error}"
 
 
 @each_exercise

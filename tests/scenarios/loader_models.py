@@ -11,14 +11,17 @@ from pathlib import Path
 import psutil
 import torch
 
-from solutions.config import Config
 from tests.scenarios.helpers import Unusable, in_words, told
 from tests.scenarios.loader_files import checked, give_back, in_mb, plain, refused
 from tests.scenarios.memory import peak_of
 
 
-def config(sizes: dict) -> Config:
-    """A Config of these sizes; what is not given is something plain."""
+def config(module, sizes: dict):
+    """A Config of these sizes; what is not given is something plain.
+
+    The module's own, which every notebook provides: where answers are graded, the solutions of
+    their chapter are not to be had.
+    """
     rest = {
         "max_position_embeddings": 64,
         "rope_theta": 10000.0,
@@ -26,7 +29,7 @@ def config(sizes: dict) -> Config:
         "bos_token_id": None,
         "eos_token_ids": (),
     }
-    return Config(**{**rest, **sizes})
+    return module.Config(**{**rest, **sizes})
 
 
 # --- 2.3 ---
@@ -66,7 +69,7 @@ def config_of_folder(module, folder: str):
 
 def shapes(module, sizes: dict):
     """expected_tensors of a Config with these sizes."""
-    return module.expected_tensors(config(sizes))
+    return module.expected_tensors(config(module, sizes))
 
 
 # --- 2.6 ---
@@ -77,7 +80,7 @@ def matched(module, found: dict, sizes: dict) -> list:
     """[name, whether it is the very tensor that was given] of each; what was given must stay."""
     before = {name: tensor.clone() for name, tensor in found.items()}
     given = {name: id(tensor) for name, tensor in found.items()}
-    matched = checked(module.match_tensors(found, config(sizes)))
+    matched = checked(module.match_tensors(found, config(module, sizes)))
     if list(found) != list(before):
         raise Unusable("match_tensors changed the mapping that it was given")
     changed = [name for name, tensor in found.items() if not tensor.equal(before[name])]
@@ -94,7 +97,7 @@ def matched_without_numbers(module, rows: dict, sizes: dict) -> list:
         for name, (shape, dtype) in rows.items()
     }
     try:
-        return list(checked(module.match_tensors(found, config(sizes))))
+        return list(checked(module.match_tensors(found, config(module, sizes))))
     except RuntimeError as error:  # torch's word for a number that is not there
         if "meta" not in str(error):
             raise
@@ -108,7 +111,7 @@ def matched_without_numbers(module, rows: dict, sizes: dict) -> list:
 def report(module, found: dict, sizes: dict) -> list:
     """The lines of match_tensors' ValueError, stripped."""
     try:
-        module.match_tensors(found, config(sizes))
+        module.match_tensors(found, config(module, sizes))
     except ValueError as error:
         text = str(error)
         if len(text) > 100_000:

@@ -1,0 +1,102 @@
+"""`python -m course gate BEFORE AFTER`: may the upgrade go out?
+
+Two files of `python -m course load --out`, made on one machine with the same settings. The exit
+code is 0 when no figure got worse, 1 when one did, and 2 when that cannot be said: the files do not
+fit each other, or there is too much noise.
+"""
+
+import argparse
+import re
+import statistics
+import sys
+
+from solutions.upgrade_gate import Benchmark, Verdict, judge_upgrade, read_benchmark
+
+EXIT = {"pass": 0, "fail": 1, "unclear": 2, "incomparable": 2}
+SAID = {
+    "pass": "PASS: no figure got worse by more than {tolerance:.3g} % (a share: a hundredth).",
+    "fail": "FAIL: it got worse, and not by chance ({level:.3g} % false alarms, all together):",
+    "unclear": "CANNOT TELL: too much noise. Repeat more (load --repeat 5), with nothing else "
+    "running:",
+    "incomparable": "CANNOT TELL: these two files cannot be compared:",
+}
+
+
+def main(argv: list[str]) -> int:
+    """The verb; the exit code."""
+    args = _parser().parse_args(argv)
+    try:
+        before, after = (read_benchmark(path) for path in (args.before, args.after))
+    except ValueError as problem:
+        print(f"gate: {problem}", file=sys.stderr)
+        return 2
+    except OSError as problem:
+        print(f"gate: {problem.filename} cannot be read ({problem.strerror})", file=sys.stderr)
+        return 2
+    verdict = judge_upgrade(before, after, args.tolerance, args.level)
+    print(report(before, after, verdict, args.tolerance, args.level))
+    return EXIT[verdict.outcome]
+
+
+def report(
+    before: Benchmark, after: Benchmark, verdict: Verdict, tolerance: float, level: float
+) -> str:
+    """Every figure before and after, then the verdict with its reasons."""
+    lines = []
+    if verdict.comparisons:
+        lines += [*_table(before, after, verdict), ""]
+    said = SAID[verdict.outcome]
+    lines.append(said.format(tolerance=100 * tolerance, level=100 * level))
+    return "\n".join([*lines, *(f"  {reason}" for reason in verdict.reasons)])
+
+
+def _table(before: Benchmark, after: Benchmark, verdict: Verdict) -> list[str]:
+    """Means, in columns."""
+    rows = [("figure", "before", "after", "unit", "worse by", "verdict")]
+    for name, compared in verdict.comparisons.items():
+        one, other = before.figures[name], after.figures[name]
+        change = "?" if compared.change is None else f"{100 * compared.change:+.1f} %"
+        means = (f"{statistics.fmean(figure.values):.4g}" for figure in (one, other))
+        rows.append((name, *means, one.unit, change, compared.verdict))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _share(text: str) -> float:
+    """A share: 5%, or 0.05."""
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d{1,6})?)\s*(%?)", text, re.ASCII)
+    if not match:
+        raise argparse.ArgumentTypeError(f"must be a share, such as 5%, not {text[:20]!r}")
+    return float(match[1]) / (100 if match[2] else 1)
+
+
+def _level(text: str) -> float:
+    level = _share(text)
+    if not 0 < level < 0.5:
+        raise argparse.ArgumentTypeError(f"must be above 0 and below 50%, not {text[:20]!r}")
+    return level
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m course gate",
+        description="Compare two benchmark files of `python -m course load --out`.",
+        epilog="Exit code: 0 nothing got worse, 1 something did, 2 that cannot be said.",
+    )
+    parser.add_argument("before", metavar="BEFORE")
+    parser.add_argument("after", metavar="AFTER")
+    parser.add_argument(
+        "--tolerance",
+        type=_share,
+        default=0.05,
+        metavar="5%%",
+        help="how much worse a time or a speed may get",
+    )
+    parser.add_argument(
+        "--level",
+        type=_level,
+        default=0.05,
+        metavar="5%%",
+        help="how often a gate of two equal versions may fail by chance",
+    )
+    return parser

@@ -1,0 +1,182 @@
+"""`python -m course report LOGS`: the periodic lines of a service as plots.
+
+For those without Prometheus. A log is what the server printed, or a performance log
+(performance-2026-11-30.jsonl), or a folder with such files. What is cut off or damaged is left out
+and named; where lines are missing, the curves have a gap.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from course.paths import folder_argument
+from solutions.json_log import utc
+from solutions.periodic_log import FIELDS, Series, format_line, read_series
+
+BLUE, ORANGE, GREEN = "#0072B2", "#D55E00", "#009E73"  # Okabe and Ito's
+PANELS = (  # title, unit, and for each curve: field, name, colour, line
+    (
+        "Time to first token",
+        "s",
+        (
+            ("first_token_p50_s", "half are below", BLUE, "-"),
+            ("first_token_p95_s", "95 % are below", ORANGE, "--"),
+        ),
+    ),
+    (
+        "Inter-token latency",
+        "s",
+        (
+            ("inter_token_p50_s", "half are below", BLUE, "-"),
+            ("inter_token_p95_s", "95 % are below", ORANGE, "--"),
+        ),
+    ),
+    ("Throughput", "tokens/s", (("tokens_per_s", "new tokens", BLUE, "-"),)),
+    ("Memory held", "GB", (("memory", "process and device", BLUE, "-"),)),
+    ("KV cache", "share", (("kv", "reserved", BLUE, "-"),)),
+    (
+        "Requests",
+        "requests",
+        (
+            ("running", "running", BLUE, "-"),
+            ("waiting", "waiting", ORANGE, "--"),
+            ("rejected", "rejected since the last line", GREEN, ":"),
+        ),
+    ),
+)
+
+
+def main(argv: list[str]) -> int:
+    """The verb; 0 when there was something to draw, and nothing was missing; 1 otherwise."""
+    args = _parser().parse_args(argv)
+    try:
+        found = read_logs(args.logs)
+    except OSError as problem:
+        print(f"report: {problem.filename} cannot be read ({problem.strerror})", file=sys.stderr)
+        return 1
+    complaints = missing(found)
+    print("\n".join([summary(found), *complaints]))
+    records = [record for series in found.values() for record in series.records]
+    if not records:
+        print("report: no periodic line is in there: nothing to draw", file=sys.stderr)
+        return 1
+    save(args.out, found)
+    print(f"plots: {args.out}")
+    return 1 if complaints else 0
+
+
+def read_logs(logs: Sequence[Path]) -> dict[str, Series]:
+    """What is in each file, by its name; of a folder, in its performance logs.
+
+    Errors: OSError for what cannot be read.
+    """
+    files = []
+    for path in logs:
+        files += sorted(path.glob("performance-*.jsonl")) if path.is_dir() else [path]
+    return {str(path): _read(path) for path in files}
+
+
+def _read(path: Path) -> Series:
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if path.suffix == ".jsonl":
+        text = "".join(map(_as_plain, text.splitlines(keepends=True)))
+    return read_series(text)
+
+
+def _as_plain(line: str) -> str:
+    """A line of JSON as a plain one; what is no record becomes a line that counts as damaged."""
+    end = "\n" if line.endswith("\n") else ""
+    try:
+        found = json.loads(line)
+        moment = datetime.fromisoformat(found["at"]).timestamp()
+        return format_line(moment, {name: found[name] for name in FIELDS}) + end
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return f" llm {end}"
+
+
+def summary(found: dict[str, Series]) -> str:
+    """A line for each field: smallest, median and largest of all that is there."""
+    records = [record for series in found.values() for record in series.records]
+    if not records:
+        return f"{len(found)} files, no lines"
+    times = [record["time"] for record in records]
+    lines = [f"{len(records)} lines from {utc(min(times))} to {utc(max(times))}", ""]
+    lines.append(f"{'':20}{'smallest':>12}{'median':>12}{'largest':>12}")
+    for name in FIELDS[1:]:
+        values = sorted(record[name] for record in records if record[name] is not None)
+        shown = (values[0], values[len(values) // 2], values[-1]) if values else ("-",) * 3
+        lines.append(f"{name:20}" + "".join(f"{_short(value):>12}" for value in shown))
+    return "\n".join([*lines, ""])
+
+
+def _short(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def missing(found: dict[str, Series]) -> list[str]:
+    """A sentence for all that is damaged, and for each gap."""
+    told = []
+    for name, series in found.items():
+        if series.damaged:
+            places = ", ".join(map(str, series.damaged[:20]))
+            more = f" and {len(series.damaged) - 20} more" if len(series.damaged) > 20 else ""
+            told.append(f"{name}: damaged or cut off, left out: line {places}{more}")
+        for before, after, lines in series.gaps:
+            told.append(f"{name}: {lines} lines are missing from {utc(before)} to {utc(after)}")
+    return told
+
+
+def save(path: Path, found: dict[str, Series]) -> None:
+    """Draw all fields into a PNG file, which is whole or not there."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(3, 2, figsize=(11, 9), layout="constrained", sharex=True)
+    for axis, (title, unit, curves) in zip(axes.flat, PANELS, strict=True):
+        for field, name, colour, line in curves:
+            times, values = curve(found, field, 1e-9 if unit == "GB" else 1)
+            marker = "." if len(times) < 100 else ""
+            axis.plot(times, values, line, color=colour, label=name, marker=marker)
+        axis.set(title=title, ylabel=unit)
+        axis.set_ylim(0, 1.4 * axis.get_ylim()[1])  # room for the legend
+        axis.grid(alpha=0.3)
+        axis.legend(loc="upper left", fontsize="small", ncols=3)
+    for axis in axes[-1]:
+        axis.set_xlabel("time (UTC)")
+        axis.tick_params(axis="x", rotation=30)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    figure.savefig(partial, format="png", dpi=120)
+    plt.close(figure)
+    os.replace(partial, path)
+
+
+def curve(
+    found: dict[str, Series], field: str, scale: float = 1
+) -> tuple[list[datetime], list[float]]:
+    """Times and scaled values of a field; NaN breaks the line, in gaps and for None."""
+    points = []
+    for series in found.values():
+        points += [(record["time"], record[field]) for record in series.records]
+        points += [((before + after) / 2, None) for before, after, _ in series.gaps]
+    points.sort(key=lambda point: point[0])
+    times = [datetime.fromtimestamp(moment, UTC) for moment, _ in points]
+    return times, [math.nan if value is None else value * scale for _, value in points]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m course report",
+        description="Draw the periodic lines of a service, and say what is missing in them.",
+        epilog="Exit code: 0 when all is there, 1 when something is missing or damaged.",
+    )
+    parser.add_argument("logs", nargs="+", type=folder_argument, metavar="LOG", help="or a folder")
+    parser.add_argument("--out", type=folder_argument, default=Path("report.png"), metavar="PNG")
+    return parser

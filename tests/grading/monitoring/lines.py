@@ -1,0 +1,268 @@
+"""8.5 Window, format_line, read_line, read_series."""
+
+import itertools
+
+from course.cases import Wrong, case, expect_equal
+from tests.grading.forward_pass.driving import drive
+from tests.grading.monitoring.making import (
+    admitted,
+    arrived,
+    expect_near,
+    finished,
+    rejected,
+    rising,
+    stepped,
+    token,
+)
+from tests.oracles import monitoring as oracle
+
+NAMES = ["seconds", "running", "waiting", "kv", "memory", "tokens_per_s"]
+NAMES += ["first_token_p50_s", "first_token_p95_s", "inter_token_p50_s", "inter_token_p95_s"]
+NAMES += ["finished", "rejected", "errors"]
+NOON = 1_796_040_000.0  # 2026-11-30T12:00:00Z
+
+
+def sums(learner, now: float, steps: list, limit: int | None = None) -> list[dict]:
+    """What each take gives: see window_session."""
+    found = drive(learner, "window_session", now, limit, steps)
+    taken = [one for one in found if one is not None]
+    for one in taken:
+        if not isinstance(one, dict) or list(one) != NAMES:
+            raise Wrong(f"take should give a dict of FIELDS in their order, not {list(one)}")
+    return taken
+
+
+def total(*values, memory: float | None = 120) -> dict:
+    """A sum, by FIELDS; the first time that it is asked for, the memory is 120 bytes."""
+    return dict(zip(NAMES, [*values[:4], memory, *values[4:]], strict=True))
+
+
+@case("8.5")
+def window_by_hand(learner, rng):
+    """Ten seconds in which one request ran and two others waited."""
+    steps = [arrived("a", 101.0), admitted("a", 102.0), stepped(102.5, used=30)]
+    steps += [token("a", 103.0), token("a", 103.5), token("a", 105.0), arrived("b", 106.0)]
+    steps += [
+        arrived("c", 107.0),
+        rejected(108.0),
+        stepped(108.0, used=25, running=9, errors=["KeyError"]),
+    ]
+    found = sums(learner, 100.0, [*steps, ["take", 110.0]])
+    expected = total(10.0, 1, 2, 0.25, 0.3, 2.0, 2.0, 0.5, 1.5, 0, 1, 1)
+    expect_near(found[0], expected, "the sum")
+
+
+@case("8.5")
+def window_of_nothing(learner, rng):
+    """Where nothing was measured there is None, not 0: no percentile, no speed over no time."""
+    start = rng.uniform(0, 99)
+    found = sums(learner, start, [["take", start + 4.0], ["take", start + 4.0]])
+    expected = total(4.0, 0, 0, None, 0.0, None, None, None, None, 0, 0, 0)
+    expect_near(found[0], expected, "the sum of four quiet seconds")
+    later = {"seconds": 0.0, "tokens_per_s": None, "memory": 130}
+    expect_near(found[1], expected | later, "the sum of no time")
+
+
+@case("8.5")
+def window_begins_anew(learner, rng):
+    """The second sum knows nothing of the first but who is there, and how full the cache is."""
+    steps = [arrived("a", 0.0), arrived("b", 0.0), admitted("a", 1.0), token("a", 2.0)]
+    steps += [token("a", 2.5), finished("b", 3.0, "timeout"), rejected(3.0)]
+    steps += [
+        stepped(3.0, used=40, errors=["A", "B"]),
+        ["take", 5.0],
+        token("a", 6.5),
+        ["take", 7.0],
+    ]
+    first, second = sums(learner, 0.0, [*steps, ["take", 9.0]])[:2]
+    expect_near(first, total(5.0, 1, 0, 0.4, 0.4, 2.0, 2.0, 0.5, 0.5, 1, 1, 2), "the first sum")
+    expected = total(2.0, 1, 0, 0.4, 0.5, None, None, 4.0, 4.0, 0, 0, 0, memory=130)
+    expect_near(second, expected, "the second sum")
+
+
+@case("8.5")
+def window_of_many(learner, rng):
+    """Percentiles over all requests of the time: first tokens, and every later gap."""
+    steps, firsts, gaps = [], [], []
+    for number in range(30):
+        start = rng.uniform(0, 5)
+        moments = rising(rng, rng.randrange(2, 7), start + 0.5)
+        steps += [arrived(f"r{number}", start), admitted(f"r{number}", start + 0.1)]
+        steps += [token(f"r{number}", at) for at in moments]
+        steps.append(finished(f"r{number}", moments[-1], tokens=len(moments)))
+        firsts.append(moments[0] - start)
+        gaps += [b - a for a, b in itertools.pairwise(moments)]
+    found = sums(learner, 0.0, [*steps, ["take", 20.0]])[0]
+    for name, values in (("first_token", firsts), ("inter_token", gaps)):
+        for percent in (50, 95):
+            expected = oracle.nearest_rank(values, percent)
+            expect_near(found[f"{name}_p{percent}_s"], expected, f"{name}_p{percent}_s")
+    expect_near(found["finished"], 30, "finished")
+    expect_near(found["tokens_per_s"], (len(firsts) + len(gaps)) / 20.0, "tokens_per_s")
+
+
+@case("8.5")
+def window_of_unknown_tokens(learner, rng):
+    """A Token of a request that nobody knows counts for the speed, and gives no time."""
+    found = sums(learner, 0.0, [token("x", 1.0), token("x", 2.0), ["take", 4.0]])[0]
+    expected = total(4.0, 0, 0, None, 0.5, None, None, None, None, 0, 0, 0)
+    expect_near(found, expected, "the sum")
+
+
+@case("8.5")
+def window_is_bounded(learner, rng):
+    """Of each kind of time the newest are kept, as many as limit says; all tokens are counted."""
+    limit = rng.randrange(3, 6)
+    steps = [arrived("a", 0.0), admitted("a", 0.0), token("a", 1.0)]
+    at = 1.0
+    for gap in [9.0] * 20 + [0.25] * limit:
+        at += gap
+        steps.append(token("a", at))
+    found = sums(learner, 0.0, [*steps, ["take", 100.0]], limit)[0]
+    expect_near(found["inter_token_p95_s"], 0.25, "inter_token_p95_s of the newest gaps")
+    expect_near(found["first_token_p50_s"], 1.0, "first_token_p50_s")
+    expect_near(found["tokens_per_s"], (21 + limit) / 100.0, "tokens_per_s")
+
+
+RECORD = total(10.0, 3, 0, 0.125, 45.25, 0.21, 0.4, 0.061, None, 12, 0, 1, memory=1_048_576)
+SHOWN = RECORD | {"memory": 1_048_580}  # six digits of it
+LINE = (
+    "2026-11-30T12:00:10.500Z llm seconds=10 running=3 waiting=0 kv=0.125 memory=1.04858e+06 "
+    "tokens_per_s=45.25 first_token_p50_s=0.21 first_token_p95_s=0.4 inter_token_p50_s=0.061 "
+    "inter_token_p95_s=- finished=12 rejected=0 errors=1"
+)
+
+
+@case("8.5")
+def line_by_hand(learner, rng):
+    """One record as a line, and the line as a record."""
+    expect_equal(learner.format_line(NOON + 10.5, RECORD), LINE, "the line")
+    expect_near(learner.read_line(LINE), {"time": NOON + 10.5} | SHOWN, "the record")
+
+
+@case("8.5")
+def line_of_any_numbers(learner, rng):
+    """Very small, very large, many digits: six digits stay, and what was written is read."""
+    for _ in range(20):
+        values = [
+            rng.choice(
+                [None, 0, rng.randrange(10**9), rng.uniform(0, 1) * 10 ** rng.randrange(-9, 9)]
+            )
+            for _ in NAMES
+        ]
+        now = round(rng.uniform(1e9, 2e9), 3)
+        line = learner.format_line(now, dict(zip(NAMES, values, strict=True)))
+        shown = [None if value is None else float(f"{value:g}") for value in values]
+        expected = {"time": now, **dict(zip(NAMES, shown, strict=True))}
+        expect_near(learner.read_line(line), expected, f"the record of {line}")
+
+
+@case("8.5")
+def line_that_is_not_whole(learner, rng):
+    """A part missing, doubled, or of something else: None, and no error."""
+    broken = [
+        "",
+        LINE[: rng.randrange(1, 40)],
+        LINE[: rng.randrange(60, 200)],
+        LINE[rng.randrange(1, 30) :],
+        LINE.replace("waiting=0 ", ""),
+        LINE.replace("running=3 ", "running=3 running=3 "),
+        LINE.replace("running=3 waiting=0", "waiting=0 running=3"),
+        LINE.replace("kv=0.125", "kv=full"),
+        LINE.replace("kv=0.125", "kv="),
+        LINE.replace("kv=0.125", "kv=0.1.25"),
+        LINE.replace("kv=0.125", "kv=nan"),
+        LINE.replace(" ", "  "),
+        LINE.replace(" llm ", " web "),
+        LINE.replace("-11-30T", "-11-31T"),
+        LINE.replace("T12:", "T25:"),
+        LINE.replace(".500Z", ".500"),
+        f" {LINE}",
+        f"{LINE} ",
+        f"{LINE} more=1",
+        LINE + LINE,
+        f"INFO: {LINE}",
+        'INFO: 127.0.0.1 - "GET /health HTTP/1.1" 200 OK',
+    ]
+    for line in broken:
+        expect_equal(learner.read_line(line), None, f"read_line of {line!r}")
+
+
+def made(number: float, **changes) -> str:
+    """A line ten seconds after the one before."""
+    seconds = round(number * 10)
+    clock = f"{12 + seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.500Z"
+    line = LINE.replace("12:00:10.500Z", clock)
+    for name, value in changes.items():
+        line = line.replace(f"{name}=3", f"{name}={value}")
+    return line
+
+
+def series(learner, text: str) -> tuple:
+    """(running of each record, damaged, gaps with times as multiples of ten seconds)."""
+    found = learner.read_series(text)
+    try:
+        records, damaged, gaps = found.records, found.damaged, found.gaps
+    except AttributeError:
+        raise Wrong("read_series should return a Series") from None
+    steps = [
+        [round((before - NOON) / 10, 2), round((after - NOON) / 10, 2), missing]
+        for before, after, missing in gaps
+    ]
+    return [record["running"] for record in records], list(damaged), steps
+
+
+@case("8.5")
+def series_that_is_whole(learner, rng):
+    """Every line is a record, with what other programs wrote between them left out."""
+    lines = []
+    for number in range(8):
+        lines += [made(number, running=number)]
+        lines += rng.choice([[], ["INFO: started"], ["", "an llm is here"[:6]]])
+    for end in ("\n", "\r\n"):
+        found = series(learner, end.join(lines) + end)
+        expect_near(list(found), [[float(n) for n in range(8)], [], []], "[running, damaged, gaps]")
+
+
+@case("8.5")
+def series_that_is_cut(learner, rng):
+    """The last line has no end: it may be cut in a number, so it does not count."""
+    lines = [made(n, running=n) for n in range(5)]
+    whole = "\n".join(lines)
+    for text in (whole, whole[: -rng.randrange(1, 5)], whole[: -rng.randrange(30, 90)]):
+        found = series(learner, text)
+        expect_near(list(found), [[0.0, 1.0, 2.0, 3.0], [5], []], "[running, damaged, gaps]")
+    for text in (whole + "\n2026-11", whole + "\n"):
+        found = series(learner, text)
+        expect_near(list(found), [[0.0, 1.0, 2.0, 3.0, 4.0], [], []], "[running, damaged, gaps]")
+
+
+@case("8.5")
+def series_that_is_damaged(learner, rng):
+    """Lines of ours that are not whole are named by their number; what else there is counts too."""
+    lines = ["INFO: started", *(made(n, running=n) for n in range(6))]
+    lines[3] = lines[3][: rng.randrange(60, 120)]
+    lines[5] += lines[5]
+    found = series(learner, "\n".join(lines) + "\n")
+    expect_near(list(found)[:2], [[0.0, 1.0, 3.0, 5.0], [4, 6]], "[running, damaged]")
+
+
+@case("8.5")
+def series_with_gaps(learner, rng):
+    """Where lines are missing: between which times, and how many."""
+    numbers = [0, 1, 2, 3, 6, 7, 8, 9, 10, 20, 21, 22, 23.4]
+    found = series(learner, "".join(f"{made(n)}\n" for n in numbers))
+    expect_near(found[2], [[1.05 + 2, 6.05, 2], [10.05, 20.05, 9]], "the gaps")
+
+
+@case("8.5")
+def series_of_a_clock_set_back(learner, rng):
+    """A clock that goes back is no gap; one line or none has no gaps either."""
+    numbers = [10, 11, 12, 2, 3, 4, 5]
+    found = series(learner, "".join(f"{made(n)}\n" for n in numbers))
+    expect_near([len(found[0]), found[2]], [7, []], "[records, gaps]")
+    for text, count in (("", 0), (f"{made(1)}\n", 1), ("nothing of ours\n", 0)):
+        found = series(learner, text)
+        expect_near(
+            [len(found[0]), found[1], found[2]], [count, [], []], "[records, damaged, gaps]"
+        )

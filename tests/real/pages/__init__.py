@@ -1,0 +1,1 @@
+"""Both pages in a real browser, against the real server."""

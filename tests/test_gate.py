@@ -1,0 +1,117 @@
+"""`python -m course gate`: the verdict, its reasons, and the exit code for a script."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from course import gate
+
+QUIET = [1.0, 1.01, 0.99]
+SLOWER = [1.3, 1.31, 1.29]
+NOISY = [0.7, 1.6, 1.0]
+
+
+@pytest.fixture
+def saved(tmp_path: Path):
+    """Write a benchmark file with this figure, and give its path."""
+
+    def save(name: str, values: list, **changes) -> str:
+        content = {
+            "schema": "course.bench/1",
+            "made": "2026-11-30T12:00:00Z",
+            "machine": {"cores": 2},
+            "model": "small",
+            "server": name,
+            "settings": {"rate": 1.0, "seed": 3},
+            "figures": {"first_token_p50": {"unit": "s", "better": "lower", "values": values}},
+        }
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(content | changes), encoding="utf-8")
+        return str(path)
+
+    return save
+
+
+@pytest.mark.parametrize(
+    ("after", "code", "word"),
+    [(QUIET, 0, "PASS"), (SLOWER, 1, "FAIL"), (NOISY, 2, "CANNOT TELL")],
+    ids=["equal", "slower", "noisy"],
+)
+def test_the_verdict_is_the_exit_code(saved, capsys, after, code, word):
+    assert gate.main([saved("before", QUIET), saved("after", after)]) == code
+    said = capsys.readouterr().out
+    assert word in said
+    assert "first_token_p50" in said
+    if code == 1:
+        assert "30.0% worse" in said
+
+
+def test_the_tolerance_is_the_readers(saved):
+    files = [saved("before", QUIET), saved("after", SLOWER)]
+    assert gate.main([*files, "--tolerance", "50%"]) == 0
+    assert gate.main([*files, "--tolerance", "0.5"]) == 0
+    assert gate.main([*files, "--tolerance", "10%"]) == 1
+
+
+@pytest.mark.parametrize("wrong", ["-5%", "five", "", "1e9", "5%%"])
+def test_a_tolerance_that_is_no_share_is_refused(saved, wrong, capsys):
+    with pytest.raises(SystemExit):
+        gate.main([saved("before", QUIET), saved("after", QUIET), f"--tolerance={wrong}"])
+    assert "share" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", ["0%", "50%", "90%"])
+def test_a_level_that_is_no_chance_is_refused(saved, wrong, capsys):
+    with pytest.raises(SystemExit):
+        gate.main([saved("before", QUIET), saved("after", QUIET), f"--level={wrong}"])
+    assert "below 50%" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"machine": {"cores": 4}}, "machine"),
+        ({"model": "large"}, "model"),
+        ({"settings": {}}, "settings"),
+        ({"figures": {"e2e_p50": {"unit": "s", "better": "lower", "values": QUIET}}}, "e2e_p50"),
+    ],
+    ids=["machine", "model", "settings", "figures"],
+)
+def test_other_things_are_not_compared(saved, capsys, changes, word):
+    assert gate.main([saved("before", QUIET), saved("after", QUIET, **changes)]) == 2
+    said = capsys.readouterr().out
+    assert "cannot be compared" in said
+    assert f"{word}: " in said
+
+
+def test_damaged_and_missing_files(saved, tmp_path, capsys):
+    good = saved("good", QUIET)
+    cut = tmp_path / "cut.json"
+    cut.write_bytes(Path(good).read_bytes()[:-30])
+    for other in (cut, tmp_path / "none.json", tmp_path):
+        assert gate.main([good, str(other)]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("gate: ")
+        assert str(other) in said
+        assert said.count("\n") == 1
+
+
+def test_equal_versions_rarely_fail():
+    """Ten figures, three repetitions, nothing changed: a twentieth may fail, and far fewer do."""
+    from solutions.upgrade_gate import Benchmark, Figure, judge_upgrade
+
+    rng = random.Random(5)
+
+    def made(noise: float) -> Benchmark:
+        values = [tuple(rng.lognormvariate(0, noise) for _ in range(3)) for _ in range(10)]
+        figures = {f"f{n}": Figure("s", "lower", one) for n, one in enumerate(values)}
+        return Benchmark({}, "m", {}, figures)
+
+    for noise in (0.01, 0.1):
+        failed = sum(
+            judge_upgrade(made(noise), made(noise), tolerance=0.0).outcome == "fail"
+            for _ in range(200)
+        )
+        assert failed <= 20  # 10 are expected of 200; over 20 come by chance once in 700 times

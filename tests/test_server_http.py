@@ -1,0 +1,285 @@
+"""The server over HTTP: shapes, errors, keys, results, pages."""
+
+import contextlib
+import json
+import socket
+
+import pytest
+
+from solutions.app import PAGES
+from tests.server_kit import CHAT, COMPLETIONS, nobody_is_left, serving, until
+
+HELLO = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4, "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def running():
+    with serving() as made:
+        yield made
+
+
+def events_of(text: str) -> list:
+    """The data of each event of a stream; a comment is None."""
+    assert text.endswith("\n\n")
+    blocks = text[:-2].split("\n\n")
+    assert blocks[-1] == "data: [DONE]"
+    return [json.loads(b[6:]) if b.startswith("data: ") else None for b in blocks[:-1]]
+
+
+def test_a_stream_says_what_the_whole_answer_says(running):
+    for path, body in ((CHAT, HELLO), (COMPLETIONS, {"prompt": "Hello", "max_tokens": 5})):
+        body = body | {"temperature": 0}
+        whole = running.post(path, body).json()
+        streamed = running.post(path, body | {"stream": True})
+        assert streamed.headers["content-type"].startswith("text/event-stream")
+        chunks = events_of(streamed.text)
+        assert len({(chunk["id"], chunk["created"]) for chunk in chunks}) == 1
+        assert chunks[0]["id"] == streamed.headers["x-request-id"] != whole["id"]
+        parts = [chunk["choices"][0] for chunk in chunks]
+        if path == CHAT:
+            text = "".join(part["delta"].get("content", "") for part in parts)
+            assert text == whole["choices"][0]["message"]["content"]
+            assert [part["delta"].get("role") for part in parts].count("assistant") == 1
+        else:
+            assert "".join(part["text"] for part in parts) == whole["choices"][0]["text"]
+        reasons = [part["finish_reason"] for part in parts]
+        assert reasons == [None] * (len(parts) - 1) + ["length"]
+
+
+def test_usage_comes_last_when_it_is_asked_for(running):
+    body = HELLO | {"stream": True, "stream_options": {"include_usage": True}}
+    *chunks, last = events_of(running.post(CHAT, body).text)
+    assert last["choices"] == []
+    assert last["usage"]["completion_tokens"] == 4
+    assert all("usage" not in chunk for chunk in chunks)
+    assert last["usage"] == running.post(CHAT, HELLO).json()["usage"]
+
+
+def test_several_answers_of_one_body(running):
+    body = {"prompt": ["Hi", "Ho"], "n": 2, "max_tokens": 3, "temperature": 0}
+    choices = running.post(COMPLETIONS, body).json()["choices"]
+    assert [choice["index"] for choice in choices] == [0, 1, 2, 3]
+    texts = [choice["text"] for choice in choices]
+    assert texts[0] == texts[1]
+    assert texts[2] == texts[3] != texts[0]
+    drawn = body | {"temperature": 2, "seed": 5, "max_tokens": 12}
+    first, second = (running.post(COMPLETIONS, drawn).json()["choices"] for _ in range(2))
+    assert [c["text"] for c in first] == [c["text"] for c in second]
+    until(lambda: nobody_is_left(running), "nobody is left")
+
+
+def test_log_probabilities(running):
+    body = HELLO | {"logprobs": True, "top_logprobs": 2}
+    told = running.post(CHAT, body).json()["choices"][0]["logprobs"]["content"]
+    assert [len(token["top_logprobs"]) for token in told] == [2] * 4
+    chunks = events_of(running.post(CHAT, body | {"stream": True}).text)
+    found = [c["choices"][0]["logprobs"]["content"] for c in chunks]
+    assert [token for content in found for token in content] == told
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "param", "code"),
+    [
+        (CHAT, b"{", 400, None, "invalid_json"),
+        (CHAT, {"messages": []}, 400, "messages", "invalid_value"),
+        (CHAT, HELLO | {"temperature": 9}, 400, "temperature", "invalid_value"),
+        (CHAT, HELLO | {"model": "gpt-9"}, 404, "model", "model_not_found"),
+        (COMPLETIONS, {"prompt": "x" * 400}, 400, "prompt", "context_length_exceeded"),
+        (COMPLETIONS, {"prompt": [1, 5000]}, 400, "prompt", "invalid_value"),
+        (COMPLETIONS, {"prompt": [-1]}, 400, "prompt", "invalid_value"),
+        (COMPLETIONS, {"prompt": "é"}, 400, "prompt", "invalid_value"),
+        (COMPLETIONS, {"prompt": "x", "max_tokens": 0}, 400, "max_tokens", "invalid_value"),
+        (COMPLETIONS, b'{"prompt": "\\ud800"}', 400, "prompt", "invalid_value"),
+        (COMPLETIONS, b'{"\\ud800": 1, "prompt": "x"}', 400, "\ud800", "unknown_parameter"),
+        (COMPLETIONS, {"prompt": ["x"] * 9}, 400, "n", "invalid_value"),
+    ],
+)
+def test_what_is_wrong_is_named_and_the_next_request_works(
+    running, path, body, status, param, code
+):
+    found = running.post(path, body)
+    error = found.json()["error"]
+    assert [found.status_code, error["param"], error["code"]] == [status, param, code]
+    assert error["type"] == "invalid_request_error"
+    assert error["message"]
+    assert running.post(CHAT, HELLO).status_code == 200
+
+
+def test_a_prompt_that_is_too_long_names_both_lengths(running):
+    message = running.post(COMPLETIONS, {"prompt": "x" * 400}).json()["error"]["message"]
+    assert "400" in message
+    assert "256" in message
+
+
+def test_places_that_are_not_there_have_the_shape_as_well(running):
+    for method, path in (("GET", "/v1/nothing"), ("GET", CHAT), ("PUT", "/health")):
+        with running.client() as client:
+            found = client.request(method, path)
+        assert found.status_code in (404, 405)
+        assert set(found.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_a_body_that_is_too_large_is_413_before_it_has_come():
+    with serving(max_body_bytes=1000) as running:
+        found = running.post(COMPLETIONS, {"prompt": "x" * 2000})
+        assert [found.status_code, found.json()["error"]["code"]] == [413, "body_too_large"]
+        sock = running.connect()
+        sock.sendall(
+            b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n{"
+        )
+        assert sock.recv(100).startswith(b"HTTP/1.1 413")
+        sock.close()
+
+        def pieces():
+            for _ in range(50):
+                yield b"x" * 100
+
+        assert running.post(COMPLETIONS, pieces()).status_code == 413
+        assert running.post(CHAT, HELLO).status_code == 200
+
+
+def test_a_body_or_a_head_that_does_not_come_is_not_waited_for():
+    with serving(read_timeout=0.2) as running:
+        sock = running.connect()
+        sock.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        assert sock.recv(100).startswith(b"HTTP/1.1 408")
+        sock.close()
+        for begun in (b"", b"GET /health HT"):
+            sock = running.connect()
+            sock.sendall(begun)
+            with contextlib.suppress(ConnectionResetError):
+                assert sock.recv(100) == b""
+            sock.close()
+        assert running.get("/health").status_code == 200
+
+
+def test_a_connection_too_many_is_told_so():
+    with serving(max_connections=3) as running:
+        socks = [running.connect() for _ in range(3)]
+        for sock in socks:
+            sock.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert sock.recv(1000).startswith(b"HTTP/1.1 200")
+        more = running.connect()
+        told = more.recv(1000)
+        assert told.startswith(b"HTTP/1.1 503")
+        assert b"retry-after" in told
+        for sock in [more, *socks]:
+            sock.close()
+        until(lambda: not running.server.server_state.connections, "all connections are closed")
+        assert running.get("/health").status_code == 200
+
+
+def test_small_packets_go_out_at_once(running):
+    """Without TCP_NODELAY each event can wait for 40 ms, and so does every answer."""
+    sock = running.connect()
+    sock.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert sock.recv(1000)
+    for connection in list(running.server.server_state.connections):
+        inside = connection.transport.get_extra_info("socket")
+        assert inside.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    sock.close()
+
+
+def test_a_key_is_asked_for_where_it_matters():
+    with serving(api_key="s3cret é") as running:
+        for header in ({}, {"authorization": "Bearer wrong"}, {"authorization": "s3cret"}):
+            found = running.post(CHAT, HELLO, headers=header)
+            assert [found.status_code, found.json()["error"]["code"]] == [401, "invalid_api_key"]
+            assert found.headers["www-authenticate"] == "Bearer"
+        key = {"authorization": b"Bearer s3cret \xc3\xa9"}
+        assert running.post(CHAT, HELLO, headers=key).status_code == 200
+        assert running.get("/v1/models").status_code == 401
+        assert running.get("/health").status_code == 200
+        assert running.get("/metrics").status_code == 200
+
+
+def test_other_web_sites_may_call_only_when_they_are_named(running):
+    origin = {"origin": "https://a.example"}
+    assert "access-control-allow-origin" not in running.get("/v1/models", headers=origin).headers
+    with serving(cors_origins=("https://a.example",)) as other:
+        found = other.get("/v1/models", headers=origin)
+        assert found.headers["access-control-allow-origin"] == "https://a.example"
+        origin = {"origin": "https://b.example"}
+        assert "access-control-allow-origin" not in other.get("/v1/models", headers=origin).headers
+
+
+def test_models(running):
+    found = running.get("/v1/models").json()
+    assert found["object"] == "list"
+    card = found["data"][0]
+    assert set(card) == {"id", "object", "created", "owned_by"}
+    assert running.get("/v1/models/tiny").json() == card
+    assert running.get("/v1/models/other").status_code == 404
+
+
+def test_a_result_can_be_fetched_again(running):
+    whole = running.post(CHAT, HELLO).json()
+    again = running.get(f"/v1/results/{whole['id']}")
+    assert [again.status_code, again.json()] == [200, whole]
+    chunks = events_of(running.post(CHAT, HELLO | {"stream": True}).text)
+    found = running.get(f"/v1/results/{chunks[0]['id']}").json()
+    assert found["choices"] == whole["choices"]
+    assert running.get("/v1/results/chatcmpl-nobody").status_code == 404
+
+
+def test_an_answer_that_is_not_waited_for(running):
+    running.model.hold()
+    told = running.post(CHAT, HELLO, headers={"prefer": "respond-async"})
+    assert told.status_code == 202
+    place = told.headers["location"]
+    found = running.get(place)
+    assert [found.status_code, found.json()["status"]] == [202, "running"]
+    running.model.release()
+    until(lambda: running.get(place).status_code == 200, "the result is there")
+    assert running.get(place).json()["choices"] == running.post(CHAT, HELLO).json()["choices"]
+    until(lambda: running.service.lifecycle.inside == 0, "nobody is inside")
+
+
+def test_results_are_gone_after_their_time(running):
+    id = running.post(CHAT, HELLO).json()["id"]
+    clock = running.service.results.clock
+    running.service.results.clock = lambda: clock() + 59.0
+    assert running.get(f"/v1/results/{id}").status_code == 200
+    running.service.results.clock = lambda: clock() + 60.1
+    assert running.get(f"/v1/results/{id}").status_code == 404
+    running.service.results.clock = clock
+
+
+def test_pages_are_served_from_their_files_and_from_nowhere_else(running):
+    for path in PAGES.glob("*"):
+        found = running.get(f"/pages/{path.name}")
+        assert [found.status_code, found.content] == [200, path.read_bytes()], path.name
+        assert "default-src 'self'" in found.headers["content-security-policy"]
+    assert running.get("/").content == (PAGES / "chat.html").read_bytes()
+    assert running.get("/dashboard").content == (PAGES / "dashboard.html").read_bytes()
+    for name in ("../app.py", "%2e%2e%2fapp.py", "..%2f..%2fREADME.md", "nothing.html", "."):
+        assert running.get(f"/pages/{name}").status_code == 404
+    assert running.get("/docs").status_code == 404
+
+
+def test_head_is_answered_like_get_without_a_body(running):
+    with running.client() as client:
+        for path in ("/", "/health", "/v1/models", "/metrics"):
+            found = client.head(path)
+            assert [found.status_code, found.content] == [200, b""]
+            assert int(found.headers["content-length"]) == len(client.get(path).content)
+
+
+def test_the_description_names_every_field(running):
+    found = running.get("/openapi.json").json()
+    for path, name in ((CHAT, "messages"), (COMPLETIONS, "prompt")):
+        body = found["paths"][path]["post"]["requestBody"]["content"]["application/json"]
+        assert {name, "temperature", "stop"} <= set(body["schema"]["properties"])
+
+
+def test_a_fault_of_the_model_is_500_and_the_next_request_works(running):
+    running.model.breaks = {running.model.calls + 1: "ArithmeticError"}
+    found = running.post(CHAT, HELLO)
+    assert [found.status_code, found.json()["error"]["code"]] == [500, "engine_error"]
+    assert "ArithmeticError" in found.json()["error"]["message"]
+    running.model.breaks = {running.model.calls + 3: "ArithmeticError"}
+    text = running.post(CHAT, HELLO | {"stream": True}).text
+    last = json.loads(text.strip().split("\n\n")[-1].removeprefix("data: "))
+    assert last["error"]["code"] == "engine_error"
+    assert running.post(CHAT, HELLO).status_code == 200
+    assert running.get("/health").status_code == 200

@@ -1,0 +1,1 @@
+"""Chapter 08, one file an exercise or two. Learners are not told these by name."""

@@ -1,0 +1,1 @@
+"""Wrong answers of chapter 07."""

@@ -25,6 +25,7 @@ NEARLY = re.compile(
 )
 # The line between two cells of a .py file, as Jupytext, VS Code, Spyder and nbconvert write it.
 BETWEEN = re.compile(r"#[ \t]*(?:%%+(?:[ \t].*)?|In\[[0-9 ]*\]:?[ \t]*)$")
+LONGEST = 200_000  # characters of a cell; a parser takes memory and stack by the length
 PROSE = re.compile(r"\[(?:markdown|md|raw)\]")
 
 
@@ -59,6 +60,8 @@ class Cell:
     @property
     def broken(self) -> Exception | None:
         """Why it does not parse; None when it does."""
+        if len(self.source) > LONGEST:
+            return ValueError(f"it is {len(self.source)} characters long; {LONGEST} are the most")
         try:
             with warnings.catch_warnings(action="ignore"):
                 compile(self.source, "cell", "exec", dont_inherit=True)
@@ -214,6 +217,8 @@ def _without_magics(source: str) -> str:
 
 def _definitions(source: str) -> list[tuple[str, int]]:
     """The names that the top level of a source defines, with their lines; none if it is broken."""
+    if len(source) > LONGEST:
+        return []
     try:
         with warnings.catch_warnings(action="ignore"):
             body = ast.parse(source).body

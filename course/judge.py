@@ -5,14 +5,16 @@ does to its process can reach the judge: only plain data comes back.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from course import notebooks
 from course.cases import Case, cases_of
 from course.likely import likely_cause
 from course.loading import Unusable, load, place
 from course.manifest import Chapter, Exercise
-from course.remote import Gone, Remote
+from course.paths import WORK
+from course.remote import SPARE, Gone, Remote
 from course.runner import PRINT_LIMIT
 from course.submission import Built, Submission, build, problem_with
 from course.trial import Outcome, run_cases
@@ -53,25 +55,48 @@ class Verdict:
         return self.exercise.points if self.status == "passed" else 0
 
 
-def judge(submission: Submission, exercise: Exercise, seed: int) -> Verdict:
+@dataclass
+class Court:
+    """Under what conditions a submission is judged, and what is known of it from before.
+
+    The default is that of a learner's own `check`; `grade` has workers in a sandbox, and keeps one
+    court for all exercises of a submission.
+    """
+
+    workers: object = SPARE  # its take() gives a Remote
+    seconds: float | None = None  # for the cases of one exercise; None: SECONDS
+    folder: Path = WORK  # where the module is built
+    harmful: dict = field(default_factory=dict)  # cells that ended a worker: what happened
+    right: dict = field(default_factory=dict)  # by exercise, whether it passed
+
+    def limit(self) -> float:
+        """Seconds for the cases of one exercise."""
+        return SECONDS if self.seconds is None else self.seconds
+
+
+def judge(
+    submission: Submission, exercise: Exercise, seed: int, court: Court | None = None
+) -> Verdict:
     """Run every case of one exercise against a submission, in a worker of its own."""
-    problem = _problem(submission, exercise)
+    court = court or Court()
+    problem = problem_before(submission, exercise)
     if problem:
         return Verdict(exercise, problem[0], seed, reason=problem[1])
     if notebooks.untouched(submission.chapter, exercise, submission.answers(exercise.id)[0].source):
         return _not_attempted(exercise, seed)
-    built = build(submission)
+    built = build(submission, court.folder)
     try:
-        remote = load(submission, built, exercise)
+        remote = load(submission, built, exercise, court.workers, court.harmful)
     except (Unusable, Gone) as problem:
         return Verdict(exercise, "error", seed, reason=str(problem))
     try:
-        return _judge_with(remote, submission, built, exercise, seed)
+        remote.limit(court.limit())
+        return _judge_with(remote, submission, built, exercise, seed, court)
     finally:
         remote.close()
 
 
-def _problem(submission: Submission, exercise: Exercise) -> tuple[str, str] | None:
+def problem_before(submission: Submission, exercise: Exercise) -> tuple[str, str] | None:
     """Why the exercise, or one that it uses, cannot even be run: (status, reason)."""
     problem = problem_with(submission, exercise.id)
     if problem:
@@ -84,15 +109,19 @@ def _problem(submission: Submission, exercise: Exercise) -> tuple[str, str] | No
 
 
 def _judge_with(
-    remote: Remote, submission: Submission, built: Built, exercise: Exercise, seed: int
+    remote: Remote,
+    submission: Submission,
+    built: Built,
+    exercise: Exercise,
+    seed: int,
+    court: Court,
 ) -> Verdict:
     chapter = submission.chapter
-    remote.limit(SECONDS)
     outcomes = _run(remote, chapter, exercise, seed)
     failed = [outcome for outcome in outcomes if outcome.error]
     facts = {
         "passed": len(outcomes) - len(failed),
-        "cases": len(_cases(chapter, exercise)),
+        "cases": len(cases_for(chapter, exercise)),
         "printed": "".join(outcome.learner.printed for outcome in outcomes)[:PRINT_LIMIT],
     }
     if not failed:
@@ -106,16 +135,17 @@ def _judge_with(
         target = cause.target.split(".")[-1]
     else:
         shown, name, target = failed[0], "", ""
-        likely = _rests_on_a_fault(remote, submission, built, shown, exercise, seed)
+        likely = _rests_on_a_fault(remote, submission, built, shown, exercise, seed, court)
     failure = _failure(submission, built, shown, exercise, likely, target)
     return Verdict(exercise, "failed", seed, failure=failure, misconception=name, **facts)
 
 
 def _run(remote: Remote, chapter: Chapter, exercise: Exercise, seed: int) -> list[Outcome]:
-    return list(run_cases(remote, _cases(chapter, exercise), seed))
+    return list(run_cases(remote, cases_for(chapter, exercise), seed))
 
 
-def _cases(chapter: Chapter, exercise: Exercise) -> list[Case]:
+def cases_for(chapter: Chapter, exercise: Exercise) -> list[Case]:
+    """The cases of one exercise."""
     return [case for case in cases_of(chapter.slug) if case.exercise == exercise.id]
 
 
@@ -124,7 +154,13 @@ def _is_gone(outcomes: list[Outcome]) -> bool:
 
 
 def _rests_on_a_fault(
-    remote: Remote, submission: Submission, built: Built, shown: Outcome, exercise: Exercise, seed
+    remote: Remote,
+    submission: Submission,
+    built: Built,
+    shown: Outcome,
+    exercise: Exercise,
+    seed: int,
+    court: Court,
 ) -> str:
     """Words about an exercise below this one that is not right; empty when all are."""
     if isinstance(shown.error, Gone):
@@ -134,8 +170,11 @@ def _rests_on_a_fault(
         raised_in = found[0].exercise or ""
     needs = submission.chapter.all_needs(exercise)
     for needed in sorted(needs, key=lambda needed: needed != raised_in):  # that one first
-        outcomes = _run(remote, submission.chapter, submission.chapter.exercise(needed), seed)
-        if any(outcome.error for outcome in outcomes):
+        if needed not in court.right:
+            below = submission.chapter.exercise(needed)
+            outcomes = _run(remote, submission.chapter, below, seed)
+            court.right[needed] = not any(outcome.error for outcome in outcomes)
+        if not court.right[needed]:
             return f"It uses {needed}, which does not pass its own check yet: begin there."
     if raised_in in needs:
         return f"Exercise {raised_in} is right, and refused what it was asked: look at the call."

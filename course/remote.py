@@ -10,10 +10,12 @@ import threading
 import time
 from dataclasses import dataclass
 
-from course import wire
+from course import reply, wire
 from course.paths import ROOT
+from course.share import Share
 
 START_SECONDS = 120  # to import torch, on a slow disk
+NO_END = "it did not finish in time: is there a loop without an end, or a lock taken twice?"
 
 
 class Gone(Exception):
@@ -27,36 +29,68 @@ class _Lost:
     error: Exception
 
 
-class Remote:
-    """A worker that runs a learner's module. Use it for one exercise, then close it."""
+class Process:
+    """A worker as an ordinary process of this user: for a learner's own code on their machine."""
 
-    def __init__(self):
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
-        self.process = subprocess.Popen(
+    def __init__(self, cwd=ROOT, env: dict | None = None):
+        ours = {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
+        self._process = subprocess.Popen(
             [sys.executable, "-m", "course.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=ROOT,
-            env=environment,
+            cwd=cwd,
+            env={**(os.environ if env is None else env), **ours},
             start_new_session=os.name == "posix",  # so that its children can be ended with it
         )
-        self.answers: queue.SimpleQueue = queue.SimpleQueue()
+        self.requests, self.answers = self._process.stdin, self._process.stdout
+
+    def ending(self, seconds: float) -> str:
+        """How it ended, in words, waiting this long for it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)  # so that the code is its own, not that of our kill
+        return f"it ended the Python process (exit code {self._process.poll()})"
+
+    def kill(self) -> None:
+        """End it and what it started, whatever they are doing."""
+        if os.name != "posix":
+            self._process.kill()
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def wait(self) -> None:
+        """Wait until a killed process is no more."""
+        self._process.wait()
+
+
+class Remote:
+    """A worker that runs a learner's module. Use it for one exercise, then close it."""
+
+    def __init__(self, process=None, share: Share | None = None):
+        """share: of files, where the worker does not see this process's."""
+        self.process, self._share = process or Process(), share
         self.seconds_left = float("inf")
         self.ready = False
-        threading.Thread(target=self._read, daemon=True).start()
+        self.gone: Gone | None = None
+        self._answers: queue.SimpleQueue = queue.SimpleQueue()
+        self._wanted: queue.SimpleQueue = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue = queue.SimpleQueue()
+        self._wanted.put(True)  # that it is ready
+        for work in (self._read, self._write):
+            threading.Thread(target=work, daemon=True).start()
 
     def open(self, path: str, scenarios: str) -> None:
         """See Runner.open."""
-        self.ask({"do": "open", "path": path, "scenarios": scenarios})
+        self._ask({"do": "open", "path": path, "scenarios": scenarios}, reply.nothing)
 
     def run_cell(self, start: int, end: int) -> wire.Raised | None:
         """See Runner.run_cell."""
-        return self.ask({"do": "cell", "start": start, "end": end})
+        return self._ask({"do": "cell", "start": start, "end": end}, reply.raised_or_nothing)
 
     def names(self) -> list[str]:
         """See Runner.names."""
-        return self.ask({"do": "names"})
+        return self._ask({"do": "names"}, reply.names)
 
     def limit(self, seconds: float) -> None:
         """From now on, all answers together may take this long."""
@@ -64,59 +98,74 @@ class Remote:
 
     def answer(self, request: dict) -> dict:
         """One request and its answer; see Runner.answer."""
-        return self.ask(request)
-
-    def ask(self, request):
-        """Send, wait, receive. Gone when there is no answer."""
-        if not self.ready:
-            self._wait(START_SECONDS, "the worker process did not start")
-            self.ready = True
-        with contextlib.suppress(OSError):  # a dead worker shows when its answer is read
-            wire.send(self.process.stdin, request)
-        began = time.monotonic()
-        seconds = min(self.seconds_left, 24 * 3600)
-        reply = self._wait(seconds, "it did not finish in time: is there a loop without an end?")
-        self.seconds_left -= time.monotonic() - began
-        return reply
+        if self._share is None:
+            return self._ask(request, reply.answer)
+        if news := self._share.news():
+            self._ask(news, reply.nothing)
+        return self._share.incoming(self._ask(self._share.outgoing(request), reply.answer))
 
     def close(self) -> None:
         """End the worker and what it started, whatever they are doing."""
-        self._kill()
+        self.process.kill()
+        self._wanted.put(False)
+        self._requests.put(None)
         self.process.wait()
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
 
-    def _kill(self) -> None:
-        if os.name != "posix":
-            self.process.kill()
-            return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-
-    def _wait(self, seconds: float, reason: str):
+    def _ask(self, request, check):
+        """Send, wait, receive, see that it is a reply. Gone when there is none."""
+        if self.gone:
+            raise self.gone
+        if not self.ready:
+            self._receive(START_SECONDS, "the worker process did not start")
+            self.ready = True
+        self._wanted.put(True)
+        self._requests.put(wire.encode(request))
+        began = time.monotonic()
+        answer = self._receive(min(self.seconds_left, 24 * 3600), NO_END)
+        self.seconds_left -= time.monotonic() - began
         try:
-            reply = self.answers.get(timeout=max(seconds, 0))
+            return check(answer)
+        except reply.Forged as error:
+            self._end(f"its answer cannot be read ({error})")
+
+    def _receive(self, seconds: float, reason: str):
+        try:
+            answer = self._answers.get(timeout=max(seconds, 0))
         except queue.Empty:
-            self._kill()
-            raise Gone(reason) from None
-        if isinstance(reply, _Lost) and isinstance(reply.error, EOFError | OSError):
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(1)  # so that the code is its own, not that of our kill
-            code = self.process.poll()
-            self._kill()
-            raise Gone(f"it ended the Python process (exit code {code})") from None
-        if isinstance(reply, _Lost):
-            self._kill()
-            raise Gone(f"its answer cannot be read ({type(reply.error).__name__})") from None
-        return reply
+            self._end(reason)
+        if isinstance(answer, _Lost) and isinstance(answer.error, EOFError | OSError):
+            self._end(self.process.ending(1))
+        if isinstance(answer, _Lost):
+            self._end(f"its answer cannot be read ({type(answer.error).__name__})")
+        return answer
+
+    def _end(self, reason: str):
+        self.process.kill()
+        self.gone = Gone(reason)
+        raise self.gone from None
 
     def _read(self) -> None:
-        """Runs in a thread of its own, so that waiting can have a limit."""
+        """Runs in a thread of its own, so that waiting can have a limit.
+
+        It reads one message for each that is wanted: what nobody asked for stays in the pipe, which
+        is full after 64 KiB, and takes no memory here.
+        """
         try:
-            while True:
-                self.answers.put(wire.receive(self.process.stdout))
+            while self._wanted.get():
+                self._answers.put(wire.receive(self.process.answers))
         except Exception as error:  # EOF, or bytes that are no message: either way it is over
-            self.answers.put(_Lost(error))
+            self._answers.put(_Lost(error))
+        with contextlib.suppress(OSError):
+            self.process.answers.close()
+
+    def _write(self) -> None:
+        """Runs in a thread of its own: a worker that does not read must not stop the judge."""
+        with contextlib.suppress(OSError):  # a dead worker shows when its answer is read
+            while (message := self._requests.get()) is not None:
+                self.process.requests.write(message)
+                self.process.requests.flush()
+        with contextlib.suppress(OSError):
+            self.process.requests.close()
 
 
 class Spare:

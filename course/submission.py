@@ -110,11 +110,21 @@ def read_submission(chapter: Chapter, path: Path) -> Submission:
     """
     try:
         data, saved_at = _bytes(path), datetime.fromtimestamp(path.stat().st_mtime)
-        raw = notebook_cells(data) if path.suffix == ".ipynb" else script_cells(data)
     except OSError as problem:
         raise SubmissionError(
             f"{shown(path)} cannot be read ({problem.strerror or problem}): move it away or mend it"
         ) from problem
+    except SubmissionError as problem:
+        raise SubmissionError(f"{shown(path)} is {problem}") from problem.__cause__
+    return submission_of(chapter, path, data, saved_at)
+
+
+def submission_of(
+    chapter: Chapter, path: Path, data: bytes, saved_at: datetime | None = None
+) -> Submission:
+    """The submission that these bytes are; path only names them. Errors: see read_submission."""
+    try:
+        raw = notebook_cells(data) if path.suffix == ".ipynb" else script_cells(data)
     except SubmissionError as problem:
         raise SubmissionError(f"{shown(path)} is {problem}") from problem.__cause__
     cells, nearly = tuple(marked(raw)), near_misses(raw)
@@ -216,7 +226,8 @@ def _unparsable(cell: Cell) -> str:
     where = "an exercise" if cell.exercise else "a provided cell"
     magic = f" (notebook magics do not belong in {where})" if text[:1] in ("%", "!") else ""
     at = f"line {cell.first_line + line - 1}"
-    return f"{cell.title} does not parse: {at}, {getattr(error, 'msg', error)}: {text!r}{magic}"
+    said = getattr(error, "msg", "") or str(error) or "nested too deeply"
+    return f"{cell.title} does not parse: {at}, {said}: {text[:200]!r}{magic}"
 
 
 def _borrowed(cell: Cell, chapter: Chapter) -> str:

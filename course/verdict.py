@@ -10,14 +10,14 @@ WIDTH = 96
 LABEL = 9
 
 
-def render(verdict: Verdict, submission: Submission, hints_left: int) -> str:
-    """The whole message, as plain text."""
+def render(verdict: Verdict, submission: Submission, hints_left: int | None) -> str:
+    """The whole message, as plain text; hints_left is None where nobody counts hints."""
     lines = [headline(verdict)]
     lines += _field("judged", _identity(submission))
     for note in _notes(submission, verdict):
         lines += _field("note", note)
     if verdict.status == "passed":
-        lines += _field("passed", f"public checks, all {verdict.cases} (seed {verdict.seed})")
+        lines += _field("passed", f"{verdict.cases} public checks (seed {verdict.seed})")
     elif verdict.failure:
         lines += _explain(verdict)
     else:
@@ -45,8 +45,9 @@ def headline(verdict: Verdict) -> str:
 
 def _identity(submission: Submission) -> str:
     saved = submission.saved_at
-    when = f"saved {saved:%Y-%m-%d %H:%M:%S}" if saved else "not saved"
-    file = f"{submission.shown_path}, {when}, SHA-256 {submission.sha256[:16]}…"
+    when = f"saved {saved:%Y-%m-%d %H:%M:%S}, " if saved else "not saved, "
+    when = when if saved or submission.kernel else ""  # of an upload, the time says nothing
+    file = f"{submission.shown_path}, {when}SHA-256 {submission.sha256[:16]}…"
     return f"as run in this kernel; file {file}" if submission.kernel else file
 
 
@@ -80,10 +81,12 @@ def _explain(verdict: Verdict) -> list[str]:
     return lines + _field("so far", f"{verdict.passed} of {verdict.cases} checks pass")
 
 
-def _what_next(verdict: Verdict, chapter: Chapter, hints_left: int) -> list[str]:
+def _what_next(verdict: Verdict, chapter: Chapter, hints_left: int | None) -> list[str]:
     exercise = verdict.exercise
     lines = _field("reread", f"chapters/{chapter.name}/README.md#{exercise.section}")
     lines += _field("again", f"python -m course check {exercise.id} --seed {verdict.seed}")
+    if hints_left is None:
+        return lines
     if hints_left:
         s = "s" if hints_left > 1 else ""
         return lines + _field("hints", f"{hints_left} hint{s} left: {_both('hint', exercise.id)}")

@@ -5,7 +5,9 @@ Nothing is ever unpickled, so what a learner's process sends can only be data. A
 """
 
 import dataclasses
+import io
 import json
+import math
 import struct
 from typing import BinaryIO
 
@@ -14,6 +16,8 @@ import torch
 from torch import Tensor
 
 LIMIT = 256 * 2**20  # bytes; a larger answer is a mistake
+TEXT_LIMIT = 16 * 2**20  # bytes of JSON, which becomes objects many times as large
+DEEPEST = 100  # levels of lists and dicts
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
     for dtype in (
@@ -69,13 +73,19 @@ class Record:
             raise AttributeError(name) from None
 
 
+def encode(value) -> bytes:
+    """One message. Errors: TooLarge."""
+    stream = io.BytesIO()
+    send(stream, value)
+    return stream.getvalue()
+
+
 def send(stream: BinaryIO, value) -> None:
     """Write one message and flush. TooLarge leaves the stream untouched."""
     blobs: list[bytes] = []
     text = json.dumps(_pack(value, blobs)).encode()
     size = sum(map(len, blobs))
-    if len(text) + size > LIMIT:
-        raise TooLarge(f"a message of {len(text) + size} bytes; the limit is {LIMIT}")
+    _check_sizes(len(text), size)
     stream.write(struct.pack("<II", len(text), size) + text)
     for blob in blobs:
         stream.write(blob)
@@ -85,10 +95,16 @@ def send(stream: BinaryIO, value) -> None:
 def receive(stream: BinaryIO):
     """Read one message. EOFError when the other side is gone, ValueError when it is not one."""
     text_size, blob_size = struct.unpack("<II", _exactly(stream, 8))
-    if text_size + blob_size > LIMIT:
-        raise TooLarge(f"a message of {text_size + blob_size} bytes; the limit is {LIMIT}")
+    _check_sizes(text_size, blob_size)
     text = _exactly(stream, text_size)
     return _unpack(json.loads(text), memoryview(_exactly(stream, blob_size)))
+
+
+def _check_sizes(text_size: int, blob_size: int) -> None:
+    if text_size > TEXT_LIMIT:
+        raise TooLarge(f"{text_size} bytes of text in a message; the limit is {TEXT_LIMIT}")
+    if text_size + blob_size > LIMIT:
+        raise TooLarge(f"a message of {text_size + blob_size} bytes; the limit is {LIMIT}")
 
 
 def _exactly(stream: BinaryIO, size: int) -> bytes:
@@ -150,36 +166,52 @@ def _unpack(value, blob: memoryview):
     return unpacked
 
 
-def _take(value, blob: memoryview, at: int):
+def _take(value, blob: memoryview, at: int, depth: int = 0):
     """The value and where the next tensor's bytes begin: they follow in the order of the text."""
+    if depth > DEEPEST:
+        raise ValueError(f"more than {DEEPEST} levels of lists in a message")
     if isinstance(value, list):
-        return _take_list(value, blob, at)
+        return _take_list(value, blob, at, depth)
     if not isinstance(value, dict):
         return value, at
     kind = value[TAG]
     if kind == "tensor":
         return _take_tensor(value, blob, at)
     if kind == "object":
-        return Opaque(value["type"], value["repr"]), at
+        return Opaque(_text(value["type"]), _text(value["repr"])), at
     if kind in {"record", "raised"}:
-        items, at = _take_list(list(value["fields"].values()), blob, at)
+        items, at = _take_list(list(value["fields"].values()), blob, at, depth)
         fields = dict(zip(value["fields"], items, strict=True))
-        return (Raised(**fields) if kind == "raised" else Record(value["type"], fields)), at
-    items, at = _take_list(value["items"], blob, at)
+        is_ours = kind == "raised"
+        return (Raised(**fields) if is_ours else Record(_text(value["type"]), fields)), at
+    items, at = _take_list(value["items"], blob, at, depth)
     return (tuple(items) if kind == "tuple" else dict(items)), at
 
 
-def _take_list(values: list, blob: memoryview, at: int) -> tuple[list, int]:
+def _take_list(values: list, blob: memoryview, at: int, depth: int) -> tuple[list, int]:
     items = []
     for value in values:
-        item, at = _take(value, blob, at)
+        item, at = _take(value, blob, at, depth + 1)
         items.append(item)
     return items, at
 
 
 def _take_tensor(value: dict, blob: memoryview, at: int) -> tuple[Tensor, int]:
-    dtype = DTYPES[value["dtype"]]
-    data = bytearray(blob[at : at + value["size"]])
-    if not data:
-        return torch.empty(value["shape"], dtype=dtype), at
-    return torch.frombuffer(data, dtype=dtype).reshape(value["shape"]), at + value["size"]
+    """A tensor of exactly the bytes that were sent: a forged shape must not make memory."""
+    dtype, shape, size = DTYPES[value["dtype"]], value["shape"], value["size"]
+    if not all(type(n) is int and 0 <= n < 2**48 for n in [*shape, size]):
+        raise ValueError(f"a tensor of shape {shape}")
+    if math.prod(shape) * dtype.itemsize != size or at + size > len(blob):
+        raise ValueError(f"a tensor of shape {shape} in {size} bytes")
+    if not size:
+        return torch.empty(shape, dtype=dtype), at
+    data = torch.frombuffer(bytearray(blob[at : at + size]), dtype=torch.uint8)
+    if dtype is torch.bool:  # a byte that is neither 0 nor 1 would be equal to both
+        return (data != 0).reshape(shape), at + size
+    return data.view(dtype).reshape(shape), at + size
+
+
+def _text(value) -> str:
+    if type(value) is not str:
+        raise ValueError("a name that is no text")
+    return value

@@ -8,7 +8,7 @@ import os
 
 import torch
 
-from course import wire
+from course import share, wire
 from course.runner import Runner
 
 
@@ -37,6 +37,8 @@ def _handle(runner: Runner, request: dict):
         return runner.run_cell(request["start"], request["end"])
     if request["do"] == "names":
         return runner.names()
+    if request["do"] == "files":
+        return share.receive(request)
     return runner.answer(request)
 
 

@@ -1,0 +1,129 @@
+"""What a learner gets back: one file to read, as Markdown and as HTML."""
+
+import html
+import re
+
+from course.grading.record import totals
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem;
+       color: #1b1b1b; background: #fff; }
+table { border-collapse: collapse; } td, th { border: 1px solid #999; padding: .2rem .6rem;
+       text-align: left; }
+pre { background: #f4f4f4; padding: .8rem; overflow-x: auto; white-space: pre-wrap; }
+""".strip()
+WORDS = {"failed": "not right yet", "error": "cannot be judged", "passed": "public checks passed"}
+
+
+def markdown(record: dict) -> str:
+    """The feedback file as Markdown. A learner's text stands in a code block that it cannot end."""
+    lines = [f"# Feedback: {_inline(record['submission'])}", "", sums(record), ""]
+    lines += [f"- {_inline(note)}" for note in record["notes"]]
+    lines += ["", "| exercise | outcome | points |", "|---|---|---|"]
+    lines += [f"| {_pipe(row[0])} | {_pipe(row[1])} | {row[2]} |" for row in _rows(record)]
+    for exercise in record["exercises"]:
+        lines += ["", f"## {exercise['exercise']} {_inline(exercise['title'])}", ""]
+        lines += _block(_public(exercise))
+        lines += ["", *map(_inline, _hidden(exercise))]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def page(record: dict) -> str:
+    """The same as one HTML page that needs nothing else, and runs nothing."""
+    title = html.escape(f"Feedback: {record['submission']}")
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>\n"
+        for row in _rows(record)
+    )
+    notes = "".join(f"<li>{html.escape(note)}</li>\n" for note in record["notes"])
+    parts = "".join(_section(exercise) for exercise in record["exercises"])
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<style>{STYLE}</style></head><body>
+<h1>{title}</h1>
+<p>{html.escape(sums(record))}</p>
+{f"<ul>{notes}</ul>" if notes else ""}
+<table><tr><th>exercise</th><th>outcome</th><th>points</th></tr>
+{rows}</table>
+{parts}</body></html>
+"""
+
+
+def text(exercise: dict) -> str:
+    """The words on one exercise, without those on its hidden cases."""
+    return _public(exercise)
+
+
+def hidden_text(exercise: dict) -> str:
+    """The words on the hidden cases of one exercise: only the properties that do not hold."""
+    return "\n".join(line.removeprefix("- ") for line in _hidden(exercise))
+
+
+def _section(exercise: dict) -> str:
+    title = html.escape(f"{exercise['exercise']} {exercise['title']}")
+    hidden = "".join(f"<p>{html.escape(line)}</p>\n" for line in _hidden(exercise))
+    return f"<h2>{title}</h2>\n<pre>{html.escape(_public(exercise))}</pre>\n{hidden}"
+
+
+def sums(record: dict) -> str:
+    """The points, public and hidden apart, in a sentence."""
+    found = totals(record["exercises"])
+    said = f"Public checks: {found['points']} of {found['max_points']} points."
+    if "hidden_points" in found:
+        said += f" Hidden checks: {found['hidden_points']} of {found['hidden_max_points']} points."
+    return said
+
+
+def _rows(record: dict) -> list[tuple[str, str, str]]:
+    rows = []
+    for e in record["exercises"]:
+        outcome = WORDS.get(e["status"], e["status"])
+        rows.append(
+            (f"{e['exercise']} {e['title']}", outcome, f"{e['points']} of {e['max_points']}")
+        )
+        hidden = e.get("hidden", {})
+        if hidden.get("max_points"):
+            points = f"{hidden['points']} of {hidden['max_points']}"
+            rows.append((f"{e['exercise']} hidden checks", hidden["status"], points))
+    return rows
+
+
+def _public(exercise: dict) -> str:
+    if "feedback" in exercise:
+        return exercise["feedback"]
+    if exercise["status"] == "grader error":
+        return "The grader failed on this exercise. It is not your fault; your instructor knows."
+    return f"{WORDS.get(exercise['status'], exercise['status'])}: {exercise['reason']}"
+
+
+def _hidden(exercise: dict) -> list[str]:
+    hidden = exercise.get("hidden")
+    if not hidden or hidden["status"] == "none":
+        return []
+    if hidden["status"] == "not run":
+        return ["Hidden checks: not run, since the public checks do not pass."]
+    if hidden["status"] == "passed":
+        return ["Hidden checks: passed."]
+    return [
+        "Hidden checks: this does not hold on other inputs:",
+        *(f"- {p}" for p in hidden["failed"]),
+    ]
+
+
+def _block(content: str) -> list[str]:
+    """A code block whose fence is longer than any that stands in it."""
+    longest = max(map(len, re.findall(r"`+", content)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return [f"{fence}text", content, fence]
+
+
+def _inline(content: str) -> str:
+    """Text that Markdown takes as it is: no markup, no HTML, one line."""
+    prefix, content = ("- ", content[2:]) if content.startswith("- ") else ("", content)
+    content = re.sub(r"\s+", " ", content)
+    return prefix + re.sub(r"([\\`*_{}\[\]<>#|!&])", r"\\\1", content)
+
+
+def _pipe(content: str) -> str:
+    return _inline(content)

@@ -1,0 +1,289 @@
+"""`python -m course serve --mine`: the learner's own layers 02 to 08, put together and served.
+
+Every chapter's file makes one module, of its marked cells, as `check` does it. That module takes
+the place of the chapter's solution modules in this process, before anything imports them: so later
+chapters, and the code that was provided, are built on the learner's earlier ones. Nothing may
+import a layer before `install`; this file, and what it imports, does not.
+"""
+
+import argparse
+import ast
+import functools
+import hashlib
+import importlib
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from course import manifest, passed
+from course.cells import SubmissionError
+from course.manifest import Chapter, Exercise
+from course.paths import ROOT, WORK
+from course.submission import Submission, build, find_submission, read_submission, shown
+
+CHAPTERS = range(2, 9)
+USAGE = """\
+your own layers:
+  --mine            serve what you have built: chapters 02 to 08 of work/
+  --reference NAME  with --mine: take our layer for yours; NAME is a chapter (batcher, 6) or one
+                    module of it (admission, batcher.py); may be repeated
+"""
+
+
+class Refused(ValueError):
+    """The learner's layers cannot be put together; the message says which, and what to do."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one chapter's modules are made of.
+
+    Args:
+        submission: the learner's file; None when every module is the reference's.
+        mine: the modules that the learner's file stands for.
+        reference: those that were switched back.
+    """
+
+    chapter: Chapter
+    submission: Submission | None
+    mine: tuple[str, ...]
+    reference: tuple[str, ...]
+
+
+# ---- The verb ----
+
+
+def serve(argv: list[str]) -> int:
+    """The verb `serve`, with or without --mine; the exit code."""
+    mine, names, rest = take(argv)
+    if mine:
+        try:
+            plans = choose(names)
+            print(table(plans), file=sys.stderr, flush=True)
+            install(plans)
+        except Refused as problem:
+            print(f"serve: {problem}", file=sys.stderr)
+            return 1
+    elif names:
+        print("serve: --reference goes with --mine; without it all is ours", file=sys.stderr)
+        return 2
+    from course import serve as verb  # not earlier: it imports the layers
+
+    return verb.main(rest)
+
+
+def take(argv: list[str]) -> tuple[bool, list[str], list[str]]:
+    """Whether --mine is there, the names behind --reference, and the other arguments."""
+    parser = argparse.ArgumentParser(
+        prog="python -m course serve", add_help=False, allow_abbrev=False
+    )
+    add_reference(parser)
+    parser.add_argument("--mine", action="store_true")
+    found, rest = parser.parse_known_args(argv)
+    return found.mine, found.reference, rest
+
+
+def add_reference(parser: argparse.ArgumentParser) -> None:
+    """--reference, which may be repeated."""
+    parser.add_argument(
+        "--reference",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="take our layer for yours: a chapter (batcher, 6) or a module of it (admission)",
+    )
+
+
+# ---- Which layer is whose ----
+
+
+def choose(names: Sequence[str], folder: Path = WORK) -> list[Plan]:
+    """The plan of every chapter. Chapters whose file was not judged as it is now are judged.
+
+    Args:
+        names: what is switched back to the reference.
+        folder: the learner's.
+
+    Errors: Refused, naming every chapter that is not begun, cannot be read or does not pass its
+    own checks, and what to do about each.
+    """
+    switched = modules_named(names)
+    plans, problems = [], []
+    for chapter in layers():
+        try:
+            plan = _plan(chapter, switched, folder)
+            require_passed(plan, folder)
+            plans.append(plan)
+        except (Refused, SubmissionError) as problem:
+            whole = f"--reference {chapter.slug} takes ours for the whole chapter"
+            problems.append(f"{chapter.name}: {problem}; {whole}")
+    if problems:
+        raise Refused("\n  ".join(["these chapters cannot be put together yet:", *problems]))
+    return plans
+
+
+def layers() -> list[Chapter]:
+    """The chapters whose modules make the service."""
+    return [chapter for chapter in manifest.chapters() if chapter.number in CHAPTERS]
+
+
+def modules_named(names: Sequence[str]) -> set[str]:
+    """The modules that these names stand for: of whole chapters, or single ones.
+
+    Errors: Refused for a name that is neither, with those that are.
+    """
+    found: set[str] = set()
+    for name in names:
+        chapters = [c for c in layers() if name in (c.slug, c.name, str(c.number))]
+        modules = {module for chapter in layers() for module in chapter.modules}
+        if chapters:
+            found |= set(chapters[0].modules)
+        elif name.removesuffix(".py") in modules:
+            found.add(name.removesuffix(".py"))
+        else:
+            known = ", ".join(c.slug for c in layers())
+            raise Refused(
+                f"--reference {name[:40]!r} is no layer: it may be a chapter ({known}), or one of "
+                f"{', '.join(sorted(modules - {c.slug for c in layers()}))}"
+            )
+    return found
+
+
+def _plan(chapter: Chapter, switched: set[str], folder: Path) -> Plan:
+    reference = tuple(module for module in chapter.modules if module in switched)
+    if set(chapter.modules) == set(reference):
+        return Plan(chapter, None, (), reference)
+    submission = read_submission(chapter, find_submission(chapter, folder))
+    defined = {name for cell in submission.cells for name in cell.names}
+    mine = []
+    for module in chapter.modules:
+        if module in switched:
+            continue
+        missing = [name for name in public_names(module) if name not in defined]
+        if not missing:
+            mine.append(module)
+        elif any(exercises_in(chapter, {module})):
+            raise Refused(
+                f"{submission.shown_path} does not define {', '.join(missing)}: take the cell from "
+                "a fresh copy of the chapter"
+            )  # a module without an exercise that no cell holds joins the others: it stays ours
+    return Plan(chapter, submission, tuple(mine), reference)
+
+
+@functools.cache
+def public_names(module: str) -> tuple[str, ...]:
+    """What a solution module defines for others."""
+    text = (ROOT / "solutions" / f"{module}.py").read_text(encoding="utf-8")
+    names = []
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            names.append(node.targets[0].id)
+    return tuple(name for name in names if not name.startswith("_"))
+
+
+def exercises_in(chapter: Chapter, modules: set[str]) -> Iterator[Exercise]:
+    """The exercises of which a function is in one of the modules."""
+    names = {name for module in modules for name in public_names(module)}
+    return (exercise for exercise in chapter.exercises if names & set(exercise.functions))
+
+
+# ---- Whether a chapter passes its own checks ----
+
+
+def require_passed(plan: Plan, folder: Path = WORK) -> None:
+    """Judge the chapter's file as it is now, unless that was done before.
+
+    Errors: Refused, naming the exercises that do not pass, unless nothing of them is used.
+    """
+    if plan.submission is None:
+        return
+    chapter, sha256 = plan.chapter, plan.submission.sha256
+    needed = {exercise.id for exercise in exercises_in(chapter, set(plan.mine))}
+    record = passed.read(folder)
+    if not needed <= set(record.get(sha256, [])):
+        print(f"judging {plan.submission.shown_path} ...", file=sys.stderr, flush=True)
+        record[sha256] = passed.judge(plan.submission, folder)
+        passed.write(record, folder)
+    wrong = [e.id for e in chapter.exercises if e.id in needed and e.id not in record[sha256]]
+    if wrong:
+        touched = [m for m in plan.mine if {e.id for e in exercises_in(chapter, {m})} & set(wrong)]
+        names = [f"{m}.py" if m == chapter.slug else m for m in touched]
+        raise Refused(
+            f"{', '.join(wrong)} of {plan.submission.shown_path} do not pass their own checks: "
+            f"`python -m course check {chapter.number}` says why; mend that, or add "
+            f"{' '.join(f'--reference {name}' for name in names)}"
+        )
+
+
+# ---- Putting them together ----
+
+
+def install(plans: Sequence[Plan], folder: Path = WORK) -> None:
+    """Let the learner's modules stand for `solutions.X` in this process, chapter by chapter.
+
+    Errors: Refused when a cell does not run; RuntimeError when a layer was imported before.
+    """
+    early = [m for plan in plans for m in plan.chapter.modules if f"solutions.{m}" in sys.modules]
+    if early:
+        raise RuntimeError(f"solutions.{early[0]} was imported before the learner's was in place")
+    package = importlib.import_module("solutions")
+    for plan in plans:
+        if plan.submission is None:
+            continue
+        module = _run(plan, folder)
+        for name in plan.mine:
+            sys.modules[f"solutions.{name}"] = module
+            setattr(package, name, module)
+        for name in plan.reference:  # after the others: it imports them
+            ours = importlib.import_module(f"solutions.{name}")
+            vars(module).update({public: getattr(ours, public) for public in public_names(name)})
+
+
+def _run(plan: Plan, folder: Path) -> ModuleType:
+    """The module of a chapter: its marked cells, run in order, as `check` runs them."""
+    built = build(plan.submission, folder)
+    lines = built.path.read_text(encoding="utf-8").split("\n")
+    needed = {None, *(exercise.id for exercise in exercises_in(plan.chapter, set(plan.mine)))}
+    module = ModuleType(f"mine_{plan.chapter.name}")
+    module.__file__ = str(built.path)
+    sys.modules[module.__name__] = module
+    for part in built.parts:
+        source = "\n" * (part.start - 1) + "\n".join(lines[part.start - 1 : part.end])
+        try:
+            exec(compile(source, str(built.path), "exec", dont_inherit=True), vars(module))
+        except (Exception, SystemExit) as problem:
+            if part.cell.exercise in needed:
+                where = f"{plan.submission.shown_path}, {part.cell.title}"
+                said = f"{type(problem).__name__}: {problem}"
+                raise Refused(f"{where} does not run: {said}") from problem
+    return module
+
+
+# ---- What it is made of ----
+
+
+def table(plans: Sequence[Plan]) -> str:
+    """For every chapter the files, their SHA-256 and what comes from each."""
+    lines = ["this server is made of"]
+    for plan in plans:
+        lines.append(f"  {plan.chapter.name}")
+        lines += [f"    {sha[:16]}…  {file:28}  {what}" for sha, file, what in sources(plan)]
+    return "\n".join(lines) + "\n"
+
+
+def sources(plan: Plan) -> list[tuple[str, str, str]]:
+    """(SHA-256, file, what comes from it) of one chapter; ours one by one, and named as such."""
+    rows = []
+    if plan.submission:
+        rows.append((plan.submission.sha256, plan.submission.shown_path, ", ".join(plan.mine)))
+    for module in plan.chapter.modules:
+        if module not in plan.mine:
+            path = ROOT / "solutions" / f"{module}.py"
+            sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+            kind = "reference" if module in plan.reference else "ours for all: joins your parts"
+            rows.append((sha256, shown(path), f"{module} ({kind})"))
+    return rows

@@ -1,0 +1,159 @@
+"""The drills as a learner meets them: the list, the answers, the debriefs, the end."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import httpx
+import pytest
+
+from course import drill
+from course.drills import DRILLS
+from course.drills.causes import CAUSES, NUDGES
+from course.paths import ROOT
+from solutions.diagnose import NEXT
+from solutions.metrics import COUNTERS, GAUGES, HISTOGRAMS
+
+ANSWERS = [(name, cause) for name in DRILLS for cause in CAUSES]
+
+
+def play(tmp_path, *argv: str) -> subprocess.Popen:
+    """The verb in a process of its own, which can be typed at."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "course", "drill", *argv],
+        cwd=ROOT,
+        env={**os.environ, "COURSE_WORK": str(tmp_path), "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+
+
+def address(said: str) -> str:
+    return re.search(r"(http://\S+)/dashboard", said)[1]
+
+
+def test_there_is_a_drill_for_every_fault_that_must_be_known():
+    assert {one.cause for one in DRILLS.values()} == {
+        "huge_request",
+        "memory_leak",
+        "garbled_output",
+        "stuck_engine",
+        "slow_client",
+        "collector_pauses",
+        "queue_storm",
+        "nothing",
+    }
+    assert len(DRILLS) == 8
+
+
+def test_the_causes_are_those_of_the_chapter_and_nothing():
+    assert list(CAUSES) == [*NEXT, "nothing"]
+    assert list(NUDGES) == list(CAUSES)
+
+
+@pytest.mark.parametrize(("name", "cause"), ANSWERS, ids=[f"{n}-{c}" for n, c in ANSWERS])
+def test_the_right_answer_passes_and_each_wrong_one_gets_its_nudge(name, cause, capsys):
+    code = drill.main([name, "--answer", cause.replace("_", " ").title()])
+    said = " ".join(capsys.readouterr().out.split())
+    if cause == DRILLS[name].cause:
+        assert code == 0
+        assert said.startswith(f"Right: {CAUSES[cause]}.")
+        assert "The fix." in said
+    else:
+        assert code == 1
+        assert said == f"Not that. {NUDGES[cause]}"
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_a_nudge_names_what_to_look_at(cause):
+    known = {*COUNTERS, *GAUGES, *HISTOGRAMS}
+    series = {re.sub(r"_(count|sum)$", "", name) for name in re.findall(r"llm_\w+", NUDGES[cause])}
+    assert series <= known
+    assert series or cause == "nothing"
+
+
+@pytest.mark.parametrize("name", DRILLS)
+def test_neither_name_nor_ticket_gives_the_cause_away(name, capsys):
+    assert drill.main([]) == 0
+    shown = capsys.readouterr().out.lower()
+    assert name in shown
+    one = DRILLS[name]
+    for word in {*one.cause.split("_"), "metric", "collector", "dtype", "leak", "cache"}:
+        assert word not in f"{name} {one.ticket}".lower().split()
+
+
+@pytest.mark.parametrize("name", DRILLS)
+def test_a_debrief_says_what_was_seen_what_it_is_not_where_in_the_logs_and_the_fix(name):
+    text = drill.debrief(name)
+    for part in ("*What was seen.*", "*Not to be taken for.*", "*In the logs.*", "*The fix.*"):
+        assert part in text
+    assert len(text.split("\n")) < 35  # half a page
+    assert "<" not in text
+    if DRILLS[name].cause != "nothing":
+        assert f"`{DRILLS[name].cause}`" in text
+
+
+def test_what_is_no_drill_or_no_cause_is_named(capsys):
+    assert drill.main(["someday"]) == 2
+    assert "there is no drill 'someday'" in capsys.readouterr().err
+    assert drill.main(["monday", "--answer", "gremlins"]) == 1
+    said = capsys.readouterr().out
+    assert "'gremlins' is none of the causes" in said
+    assert all(cause in said for cause in CAUSES)
+
+
+def test_it_is_answered_at_the_prompt_and_leaves_no_server(tmp_path):
+    run = play(tmp_path, "payday", "--calm", "0.1")
+    said, err = run.communicate("list\nmemory leak\nnothing\n")
+    assert run.returncode == 0, err
+    text = " ".join(said.split())
+    assert NUDGES["memory_leak"] in text
+    assert text.index(NUDGES["memory_leak"]) < text.index("Right: nothing is wrong.")
+    assert all(cause in said for cause in CAUSES)
+    logs = list((tmp_path / "drills").glob("payday-*"))
+    assert len(logs) == 1
+    assert str(logs[0]) in said
+    assert "drained" in (logs[0] / "server.log").read_text(encoding="utf-8")
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{address(said)}/health")
+
+
+def test_it_ends_by_itself(tmp_path):
+    run = play(tmp_path, "payday", "--minutes", "0.03", "--calm", "1")
+    said = ""
+    for line in run.stdout:  # stdin stays open: nobody types
+        said += line
+    assert run.wait() == 1
+    assert "The time is over." in said
+    assert DRILLS["payday"].ticket[:40] in said
+    run.stdin.close()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{address(said)}/health")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a signal of Ctrl-C alone does not exist there")
+def test_ctrl_c_stops_the_server_too(tmp_path):
+    run = play(tmp_path, "payday")
+    said = ""
+    while "Your answer" not in said:
+        said += run.stdout.readline()
+    run.send_signal(signal.SIGINT)
+    rest, err = run.communicate()
+    assert run.returncode == 130
+    assert "stopping the server" in rest
+    assert "--answer CAUSE" in err
+    assert "Traceback" not in err
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{address(said)}/health")
+
+
+def test_without_anybody_to_ask_it_says_so(tmp_path):
+    run = play(tmp_path, "payday")
+    said, _ = run.communicate("")
+    assert run.returncode == 1
+    assert "nobody to ask here" in said

@@ -168,6 +168,7 @@ def smi_as_csv(learner, rng):
     rows = [[total, "P0", version, taken, name] for name, version, total, taken in rows]
     order = ["memory.total [MiB]", "pstate", "driver_version", "memory.used [MiB]", "name"]
     expect_driver(learner, as_csv(order, *rows), "535.86.10", None, *expected)
+    expect_driver(learner, as_csv(order, rows[0]), "535.86.10", None, expected[0])
 
 
 @case("1.1")

@@ -101,7 +101,17 @@ def weights_in_groups(learner, rng):
     """Each group adds a scale and a minimum of two bytes each; the last one of a row is whole."""
     config = some_config(rng)
     quantized, kept = tensors(config)
-    for bits, group in ((8, 32), (4, 32), (4, 64), (2, 16), (2, 128), (4, 10), (4, 3), (2, 5)):
+    for bits, group in (
+        (8, 32),
+        (4, 32),
+        (4, 64),
+        (2, 16),
+        (2, 128),
+        (4, 10),
+        (4, 3),
+        (2, 5),
+        (8, 1),
+    ):
         expected = sum(out * row_bytes(into, bits, group) for out, into in quantized)
         for kept_bits in (16, 32):
             got = learner.weight_bytes(config, bits, group, kept_bits)
@@ -200,6 +210,8 @@ def cache_of_nothing(learner, rng):
         ((-7, 1), -7),
         ((1, -7), -7),
         ((-7, -7), -7),
+        ((-1, 3), -1),
+        ((3, -1), -1),
         ((3, 2, 4), 4),
         ((3, 2, 64), 64),
     ):
@@ -265,6 +277,7 @@ def roofline_of_one_wall(learner, rng):
     """Nothing to read, or nothing to compute: the other of the two sets the speed."""
     expect_prediction(learner.predict_decode(0.0, 0.0, 100.0, 8.0, 8.0, 2), 0.04, "compute")
     expect_prediction(learner.predict_decode(800.0, 0.0, 0.0, 8.0, 8.0, 2), 0.02, "memory")
+    expect_prediction(learner.predict_decode(8.0, 0.0, 0.0, 0.5, 0.5), 0.0625, "memory")
     expect_prediction(learner.predict_decode(0.0, 200.0, 0.0, 8.0, 8.0, 2), 0.04, "memory")
 
 

@@ -130,13 +130,22 @@ def bandwidth_refuses_nothing(learner, rng):
             learner.scenario("bandwidth_with", [1.0, *still], 10, counts(1, 3))
     found = learner.scenario("bandwidth_with", [1.0, 4.0, 0.0, 4.0], 1, counts(1, 3))
     close(found["value"], 0.25, "bytes a second, where one run of three took no time")
+    found = learner.scenario("bandwidth_with", [1.0, 0.25, 0.25, 0.25], 10, counts(1, 3))
+    close(found["value"], 40.0, "bytes a second, where runs took a quarter of one")
 
 
 @case("1.3")
 def reading_counts_every_byte(learner, rng):
     """All bytes are read, whether or not the chunk divides the file; an empty file has none."""
     size = rng.randrange(10_000, 20_000)
-    for length, chunk in ((size, 1000), (size, 4096), (size, 10**6), (8192, 4096), (0, 10)):
+    for length, chunk in (
+        (size, 1000),
+        (size, 4096),
+        (size, 10**6),
+        (8192, 4096),
+        (0, 10),
+        (300, 1),
+    ):
         found = learner.scenario("read_through_with", length, chunk)
         expect_equal(found["total"], length, f"bytes of a file of {length} in chunks of {chunk}")
         expect_equal(found["opened"], True, "whether the file was opened at all")

@@ -4,7 +4,8 @@ import json
 
 import torch
 
-from course.cases import case, expect_equal, randn
+from course.cases import Wrong, case, expect_equal, randn
+from course.wire import Raised
 from tests.grading.loader.files import (
     aligned_head,
     drive,
@@ -104,6 +105,11 @@ def files_missing(learner, rng):
     lies = [("three shards are missing", str(folder), [shard(5), shard(6), shard(7)])]
     expect_refusals(learner, "weight_files", "FileNotFoundError", lies)
     expect_refusals(learner, "read_checkpoint", "FileNotFoundError", lies)
+    folder = new_folder(rng)
+    longest = "x" * 243 + ".safetensors"
+    write_index(folder, {"x": longest})
+    lies = [("a shard with a name of 255 bytes is missing", str(folder), [longest])]
+    expect_refusals(learner, "weight_files", "FileNotFoundError", lies)
 
 
 @case("2.5")
@@ -113,6 +119,11 @@ def files_none(learner, rng):
     write(folder / "pytorch_model.bin", b"a pickle")
     lies = [("no weights in the folder", str(folder), [SINGLE, INDEX])]
     expect_refusals(learner, "weight_files", "FileNotFoundError", lies)
+    try:
+        learner.weight_files(str(folder))
+    except Raised as error:
+        if error.message.count(SINGLE) < 2:  # the longer name has the shorter one in it
+            raise Wrong(f"the message names {INDEX} only, not {SINGLE}") from error
 
 
 @case("2.5")
@@ -129,9 +140,10 @@ def files_elsewhere(learner, rng):
     names = [f"../{outside}", str(folder / outside), "sub/x.safetensors", "./good.safetensors"]
     names += ["..\\outside.safetensors", "sub\\x.safetensors", "model.bin", "", ".."]
     names += ["goodsafetensors", "C:good.safetensors", "x" * 250 + ".safetensors"]
-    names += ["ä" * 150 + ".safetensors"]
+    names += ["x" * 244 + ".safetensors", "ä" * 150 + ".safetensors"]
     lies = refusals_of(folder, inside, [{"a": "good.safetensors", "x": name} for name in names])
-    for number, what in ((-2, "262 characters"), (-1, "162 characters, 312 bytes")):
+    long = "262 characters", "256 characters", "162 characters, 312 bytes"
+    for number, what in enumerate(long, -len(long)):
         lies[number] = (f"weight_map has a name of {what}", *lies[number][1:])
     expect_refusals(learner, "weight_files", "ValueError", lies)
 

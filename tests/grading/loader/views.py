@@ -172,7 +172,8 @@ def views_let_go(learner, rng):
 @case("2.2")
 def views_are_no_copies(learner, rng):
     """Opening a file of 124 MB allocates next to nothing, and reads next to nothing of it, also
-    where the data begins at 4 past a multiple of 8: that is good enough for F32 and BF16.
+    where the data begins at 4 past a multiple of 8: that is good enough for F32 and BF16. Where
+    one small tensor is misaligned, that one is copied, and nothing of the others.
     """
     rows = [(f"t{i}", "F32", (10_000, 1000)) for i in range(3)]
     rows += [(f"s{i}", "BF16", (1000, 1000)) for i in range(2)]
@@ -183,6 +184,12 @@ def views_are_no_copies(learner, rng):
         path = write_sparse(folder / f"{past}.safetensors", head, len(head) + size)
         what = f"a file of {size / 1e6:.0f} MB whose data begins at {past} past a multiple of 8"
         expect_cheap(drive(learner, "opening_memory", path), what)
+    rows = [("byte", "U8", (1,)), ("misaligned", "F32", (2,)), ("bytes", "U8", (40_000_000,))]
+    header = oracle.entries(rows)
+    head = aligned_head(header)
+    path = write_sparse(folder / "odd.safetensors", head, len(head) + 40_000_009)
+    what = "a file of 40 MB with one misaligned tensor of 8 bytes"
+    expect_cheap(drive(learner, "opening_memory", path), what)
 
 
 @case("2.2")

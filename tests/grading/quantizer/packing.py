@@ -128,6 +128,9 @@ def unpack_refuses(learner, rng):
             raise Wrong(
                 f"{count} numbers of {bits} bits from {width} bytes came back as {describe(found)}"
             )
+    for shape in ([7], [2, 3, 7]):
+        with expect_raises("ValueError", naming=[7, 20]):
+            learner.unpack(torch.zeros(shape, dtype=torch.uint8), 4, 20)
     for bits in (0, 1, 5, 6, 7, 16):
         for count in (8, 16, 32):  # what 8 bytes hold in some width
             with expect_raises("ValueError"):

@@ -94,6 +94,8 @@ def rows_within_half_a_step(learner, rng):
     denormals = torch.tensor([[k * 1.4e-45 for k in range(-190, 190, 10)]])
     for name, weight in (awkward_weights(rng) | {"large denormals": denormals}).items():
         q, scale = rows(learner, weight, name)
+        if int(q.min()) < -127:
+            raise Wrong(f"{name}: q is {int(q.min())} somewhere, and goes from -127 to 127")
         error = (weight.double() - scale.double() * q.double()).abs()
         rounding = 1e-6 * weight.double().abs().amax(1, keepdim=True) + 1e-43
         expect_within(error, (scale.double() / 2 + rounding).expand_as(error), name)

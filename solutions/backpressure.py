@@ -31,10 +31,10 @@ class Pace:
     def wait(self, ahead: int, now: float) -> int:
         """Seconds until so many requests will be gone, for the header Retry-After.
 
-        ahead times the mean time between the last REMEMBERED departures (several may leave in the
-        same moment), rounded up, at least 1, at most LONGEST_WAIT. The time since the last departure counts as one more, when it is
-        longer than that mean: an engine that stands still must not look fast. With fewer than two
-        departures nothing is known: 1.
+        ahead times the mean time between the last REMEMBERED departures, several of which may be at
+        the same moment, rounded up, at least 1, at most LONGEST_WAIT. The time since the last
+        departure counts as one more, when it is longer than that mean: an engine that stands still
+        must not look fast. With fewer than two departures nothing is known: 1.
 
         Args:
             ahead: requests that wait.

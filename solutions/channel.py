@@ -82,10 +82,10 @@ def listen(
     A piece is put for each token that brings text. Where request.params.logprobs is not None it has
     the log-probabilities (request.logprobs; the token's is the last) of this token and of those
     before it that brought none, and as offsets, for each of them, how many characters the
-    detokenizer had given for the tokens before it. When the request is over, whatever the reason, one more piece is put:
-    with the text that was held back, from the detokenizer through the stop strings, with
-    log-probabilities that wait, and with the finish_reason: the request's, but "stop" in the place
-    of "length" when a stop string was found at the very end.
+    detokenizer had given for the tokens before it. When the request is over, whatever the reason,
+    one more piece is put: with the text that was held back, from the detokenizer through the stop
+    strings, with log-probabilities that wait, and with the finish_reason: the request's, but "stop"
+    in the place of "length" when a stop string was found at the very end.
 
     Args:
         request: not submitted yet.

@@ -81,7 +81,7 @@ class EngineThread:
         self._wake.set()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Let the thread end after the step it is in; requests that are not over end "cancelled" then.
+        """Let the thread end after the step it is in; who is not over then ends, "cancelled".
 
         From now on it is not alive, and submit raises EngineDead. Wherever the thread sleeps, it
         hears of it at once.

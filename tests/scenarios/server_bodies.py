@@ -131,8 +131,12 @@ def shares_nothing(module) -> list:
     first["id"] = "another"
     after = json.dumps(module.chunk_body(head, module.Piece(0, "a"), None, True))
     head, pieces = module.Head("id", 5, "m", "completion"), []
-    for made in (module.chunk_body, lambda h, p, t: module.response_body(h, [p], *counts, t)):
-        piece, counts = _piece(module, 0, "Par", [[1, -0.5, []]], None, [7]), [module.Usage(1, 1)]
-        made(head, piece, BYTES.__getitem__)["choices"][0]["logprobs"]["text_offset"].append(8)
+    for is_whole in (True, False):
+        piece, table = _piece(module, 0, "Par", [[1, -0.5, []]], None, [7]), BYTES.__getitem__
+        if is_whole:
+            body = module.response_body(head, [piece], module.Usage(1, 1), table)
+        else:
+            body = module.chunk_body(head, piece, table)
+        body["choices"][0]["logprobs"]["text_offset"].append(8)
         pieces.append([piece.text, len(piece.logprobs), list(piece.offsets)])
     return [before, after, pieces]

@@ -6,8 +6,9 @@ from collections.abc import Callable, Coroutine
 
 from tests.scenarios.helpers import Unusable
 
-GUARD = 10.0  # real seconds in which a thread must wake the loop, when nothing else will
-SOON = 0.05  # the same, where there is no thread
+LOOK = 0.01  # real seconds of one look whether a thread has woken the loop
+GUARD = 300  # looks after which it never will: a busy machine gets more time
+SOON = 5  # the same, where there is no thread
 TURNS = 100_000  # of a loop, after which it goes round and round for nothing
 
 
@@ -22,10 +23,10 @@ class _Jumps(selectors.DefaultSelector):
         if self.turns > TURNS:
             raise Unusable("it looks again and again for something that does not come")
         if timeout is None:
-            found = super().select(self.loop.guard)
-            if not found:
-                raise Unusable("it waits for something that will never come")
-            return found
+            for _ in range(self.loop.guard):
+                if found := super().select(LOOK):
+                    return found
+            raise Unusable("it waits for something that will never come")
         self.loop.now += timeout
         return super().select(0)
 
@@ -33,7 +34,7 @@ class _Jumps(selectors.DefaultSelector):
 class JumpingLoop(asyncio.SelectorEventLoop):
     """Its seconds are those that its timers ask for."""
 
-    def __init__(self, guard: float):
+    def __init__(self, guard: int):
         self.now, self.guard = 0.0, guard
         selector = _Jumps()
         selector.loop = self
@@ -46,7 +47,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         return self.now
 
 
-def run(make: Callable[[JumpingLoop], Coroutine], guard: float = SOON):
+def run(make: Callable[[JumpingLoop], Coroutine], guard: int = SOON):
     """What make(loop) gives, on a loop of its own; nothing may be left running on it.
 
     Errors: Unusable for what a task that nobody awaited has raised, or one that is left.

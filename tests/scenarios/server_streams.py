@@ -17,7 +17,7 @@ from tests.scenarios.server_loop import run, settle
 JOB = {
     "endpoint": "chat",
     "outputs": [3],  # tokens of each answer
-    "puts": [],  # [time, index, text, finish_reason or None, [token, offset] with log-probabilities]
+    "puts": [],  # [time, index, text, finish_reason or None, [[token, offset], ...]]
     "admitted": [],  # when each request is, None for never; all others at 0
     "quiet": 15.0,
     "usage": False,

@@ -77,7 +77,8 @@ class Body:
         for name, value in self.fields.items():
             if name in unsupported:
                 if json.dumps(value) not in unsupported[name]:
-                    raise Invalid(name, "unsupported", "unsupported_parameter")
+                    allowed = " or ".join(["null", *unsupported[name]])
+                    raise Invalid(name, f"only {allowed}", "unsupported_parameter")
             elif name not in SHARED | own:
                 near = nearest(name, SHARED | own | set(unsupported))
                 raise Invalid(name, f"unknown; near {near}", "unknown_parameter")
@@ -728,7 +729,7 @@ class Guest:
 class Lifecycle:
     def __init__(self):
         self.phase, self.inside, self.door = Phase("warming"), 0, asyncio.Event()
-        self.over, self.result = asyncio.Event(), None
+        self.result = None
 
     def ready(self):
         if self.phase == "warming":
@@ -738,17 +739,19 @@ class Lifecycle:
         return Guest(self)
 
     async def drain(self, seconds, end_all, grace=5.0):
-        if self.phase in ("draining", "stopped"):
-            await self.over.wait()
-            return self.result
-        self.phase = Phase("draining")
-        self.result = await self._wait(seconds)
-        if not self.result:
+        if self.result is None:
+            self.phase = Phase("draining")
+            self.result = asyncio.create_task(self._drain(seconds, end_all, grace))
+        await asyncio.wait([self.result])
+        return self.result.result()
+
+    async def _drain(self, seconds, end_all, grace):
+        in_time = await self._wait(seconds)
+        if not in_time:
             end_all()
             await self._wait(grace)
         self.phase = Phase("stopped")
-        self.over.set()
-        return self.result
+        return in_time
 
     async def _wait(self, seconds):
         with suppress(TimeoutError):

@@ -142,7 +142,9 @@ def talk(messages):
         need(type(message) is dict, "an object", at)
         role = message.get("role")
         need(
-            role in ["system", "user", "assistant", "developer"], f"no role {role!a}", f"{at}.role"
+            role in ["system", "user", "assistant", "developer"],
+            f"{role!a}: system, user, assistant",
+            f"{at}.role",
         )
         for key in ("tool_calls", "function_call"):
             if message.get(key) is not None:
@@ -657,16 +659,17 @@ class Lifecycle:
                     future.set_result(True)
 
     async def drain(self, seconds, end_all, grace=5.0):
-        loop = asyncio.get_running_loop()
-        if self.first is not None:
-            return await asyncio.shield(self.first)
-        self.first, self.phase = loop.create_future(), Phase.DRAINING
+        if self.first is None:
+            self.phase = Phase.DRAINING
+            self.first = asyncio.ensure_future(self.once(seconds, end_all, grace))
+        return await asyncio.shield(self.first)
+
+    async def once(self, seconds, end_all, grace):
         fine = await self.gone(seconds)
         if not fine:
             end_all()
             await self.gone(grace)
         self.phase = Phase.STOPPED
-        self.first.set_result(fine)
         return fine
 
     async def gone(self, seconds):

@@ -128,7 +128,7 @@ def refuses_numbers_out_of_range(learner, rng):
     refused(learner, body("chat", **{name: 0}), name, naming=[name])
     for old, new in ((5, 6), (True, 1), (5, 5.0)):
         differ = {"max_tokens": old, name: new}
-        refused(learner, body("chat", **differ), name, naming=[old, new, "max_tokens", name])
+        refused(learner, body("chat", **differ), name, naming=[old, new])
     for name, value, words in (  # its words say what is allowed
         *(("temperature", 2.5, "to 2"), ("top_p", 0, "above 0"), ("max_tokens", 0, "at least 1")),
         *(("stop", ["a"] * 5, "up to 4"), ("stop", ["a" * 300], "256")),

@@ -152,8 +152,8 @@ def stream_is_silent_in_the_queue(learner, rng):
     got = [found["events"], found.get("raised"), found.get("facts")]
     expect_equal(got, [[], "ApiError", [503, "queue_timeout"]], "[sent, raised, its facts]")
     expected = [[12.0, STILL], [14.0, role(1, "a")], [18.0, STILL]]
-    expected += [[20.0, chat_chunk(1, {}, "stop")], [20.0, role(0, "b", "stop")], [20.0, DONE]]
-    puts = [[14.0, 1, "a"], [20.0, 1, "", "stop"], [20.0, 0, "b", "stop"]]
+    expected += [[20.0, chat_chunk(1, {}, "stop")], [21.0, role(0, "b", "stop")], [21.0, DONE]]
+    puts = [[14.0, 1, "a"], [20.0, 1, "", "stop"], [21.0, 0, "b", "stop"]]
     setting = {"puts": puts, "outputs": [1, 1], "admitted": [19.0, 9.0], "quiet": 4.0}
     streamed(learner, expected, **setting)
 

@@ -89,14 +89,14 @@ def _parser() -> argparse.ArgumentParser:
         "--tolerance",
         type=_share,
         default=0.05,
-        metavar="5%%",
+        metavar="SHARE",
         help="how much worse a time or a speed may get",
     )
     parser.add_argument(
         "--level",
         type=_level,
         default=0.05,
-        metavar="5%%",
+        metavar="SHARE",
         help="how often a gate of two equal versions may fail by chance",
     )
     return parser

@@ -50,6 +50,7 @@ these mutants. `make mutants` runs them; `make mutants ARGS=--write` writes this
 def main(argv: list[str]) -> int:
     """The verb; the exit code."""
     args = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no trial outlives this process
     tqdm.monitor_interval = 0  # its thread would be in the way of a fork
     try:
         chosen, named = _chosen(args), read_named()

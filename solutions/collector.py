@@ -17,7 +17,7 @@ class PauseWatch:
     it, info["generation"] being 0, 1 or 2: the higher, the more objects are looked at.
 
     Args:
-        clock: seconds; read once at each start and once at each stop.
+        clock: seconds; read once at each start, and once at each stop that ends a run.
         on_pause: called with the generation and the seconds of each run. It must make little
             garbage: it is called while the program stands still.
 

@@ -1,6 +1,7 @@
 """What several tests share: a work folder of their own, and chapter 04's notebooks as data."""
 
 import copy
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from course.submission import Submission, read_submission
 from solutions.forward_pass import Llama
 from solutions.loader import load_weights, read_config
 
+# Started in the background, as `make test &` is, this process ignores Ctrl-C, and so would all that
+# it starts; tests send it to some of them.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)  # tensors here are small, and beside another test two are far slower
 
 

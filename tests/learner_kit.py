@@ -2,11 +2,11 @@
 
 import hashlib
 import inspect
-import json
 import textwrap
 from pathlib import Path
 
 from course import mine, misconceptions, notebooks, passed
+from course.paths import ROOT
 from tests.conftest import replace_cell
 
 
@@ -28,8 +28,25 @@ def make_work(folder: Path, *wrong: str) -> Path:
         notebooks.write(notebook, path)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         record[digest] = [exercise.id for exercise in chapter.exercises]
-    (folder / ".build").mkdir()
-    (folder / ".build" / passed.RECORD).write_text(json.dumps(record), encoding="utf-8")
+    passed.write(record, folder)
+    return folder
+
+
+def make_styled_work(folder: Path, which: int) -> Path:
+    """Another learner, who solved everything in another way: the files of tests/styles.
+
+    Args:
+        which: of a chapter's styles, in the order of their names.
+    """
+    record = {}
+    for chapter in mine.layers():
+        styles = sorted((ROOT / "tests" / "styles").glob(f"{chapter.slug}_*.py"))
+        sources = [notebooks.reference_source(chapter), styles[which].read_text(encoding="utf-8")]
+        path = folder / f"{chapter.name}.py"  # the provided definitions first, theirs over them
+        path.write_text("".join(f"# %%\n#| provided\n{s}\n" for s in sources), encoding="utf-8")
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        record[digest] = [exercise.id for exercise in chapter.exercises]
+    passed.write(record, folder)
     return folder
 
 

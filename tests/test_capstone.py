@@ -9,7 +9,7 @@ import pytest
 from course.capstone_checks import CHECKS
 from course.mine import layers
 from course.paths import ROOT
-from tests.learner_kit import make_work
+from tests.learner_kit import make_styled_work, make_work
 
 FAULTS = {  # misconception: the check that must fail, and the layer that it must name
     "stop_leaks": ("stop string", "stopping", "05_sampler.ipynb"),
@@ -44,6 +44,13 @@ def test_right_layers_pass_every_check(tmp_path):
     assert "built by Ada" in run.stdout
     assert "7 of 7 chapters are all your own" in run.stdout
     assert run.stdout.count("SHA-256") == 8  # seven notebooks, and the module that joins the last
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_right_layers_of_another_kind_pass_every_check(tmp_path, which):
+    run = capstone(make_styled_work(tmp_path, which))
+    assert passed(run.stdout) == {check.name for check in CHECKS}, run.stdout + run.stderr
+    assert run.returncode == 0
 
 
 def test_each_fault_fails_its_own_check_and_no_other(tmp_path):

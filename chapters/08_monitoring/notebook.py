@@ -92,6 +92,19 @@ print(f"and {len(steps)} steps; cache: {steps[0].kv_used} of {steps[0].kv_total}
 # %% [markdown]
 # The text of the question is in none of them. Its length is, and a fingerprint.
 #
+# What each event says, beside `at`, its time in seconds of one clock. (`help(Stepped)` says it in
+# full; the events come from `solutions/events.py`, which answers no exercise.)
+#
+# | event | what happened | its fields |
+# |---|---|---|
+# | `Arrived` | a request was accepted, and waits | `id`, `prompt_tokens`, `max_tokens`, `characters`, `fingerprint`, `stream` |
+# | `Rejected` | one was turned away; it has no id | `reason`: `queue_full`, `too_long` or `draining` |
+# | `Admitted` | it has its row: its prefill begins | `id` |
+# | `Token` | it has one more token | `id` |
+# | `Finished` | it is over | `id`, `reason`, `tokens`, `error`: the class of an exception, or None |
+# | `Sent` | the client took all of a stream, or left | `id`, `lag`: seconds since it was over |
+# | `Stepped` | the batcher made a step | `seconds`, `running`, `waiting`, `kv_used`, `kv_total`, `errors`: classes |
+#
 # ## 8.1 The times of a request
 #
 # By hand. Three requests, seconds of one clock:

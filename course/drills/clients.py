@@ -86,7 +86,8 @@ def slow_reader(url: str, stop: threading.Event, number: int) -> None:
     """A phone in a tunnel: reads a stream at half a kilobyte a second."""
     stop.wait(2.0 * number)  # not all at the same time
     host, port = url.removeprefix("http://").rsplit(":", 1)
-    body = {"prompt": "Once upon a time", "max_tokens": 48, "stream": True, "ignore_eos": True}
+    body = {"prompt": "Once upon a time", "max_tokens": 24, "stream": True, "ignore_eos": True}
+    body |= {"logprobs": 5}  # much to read for few tokens
     data = json.dumps(body).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(data)}\r\n"
     with socket.socket() as sock:
@@ -94,5 +95,5 @@ def slow_reader(url: str, stop: threading.Event, number: int) -> None:
         sock.settimeout(PATIENCE)
         sock.connect((host, int(port)))
         sock.sendall(f"{head}Connection: close\r\n\r\n".encode() + data)
-        while not stop.wait(0.3) and sock.recv(128):
+        while not stop.wait(0.25) and sock.recv(128):
             pass

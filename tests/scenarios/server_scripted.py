@@ -11,9 +11,9 @@ from solutions.request import Request
 from tests.scenarios.batcher_models import ERRORS
 from tests.scenarios.helpers import Unusable, told
 
-LOOKS = 1500  # after which a scenario gives up waiting, the first time with a module
-FEW = 300  # the next times: it has been seen to hang
-BETWEEN = 0.001  # seconds between two looks. Looks, not seconds: a busy machine gets more time
+LOOKS = 200  # after which a scenario gives up waiting, the first time with a module
+FEW = 60  # the next times: it has been seen to hang
+BETWEEN = 0.01  # seconds between two looks, but for the first. A busy machine gets more time so
 
 
 class Patience:
@@ -29,10 +29,10 @@ class Patience:
 
     def holds(self, condition) -> bool:
         """Whether condition() becomes true in time."""
-        for _ in range(self.looks):
+        for number in range(self.looks):
             if condition():
                 return True
-            time.sleep(BETWEEN)
+            time.sleep(BETWEEN if number > 30 else BETWEEN / 10)
         return condition()
 
     def lost(self, what: str) -> Unusable:
@@ -180,6 +180,6 @@ def close(engine, batcher=None) -> None:
     for _ in range(20):
         if batcher is not None:
             batcher.released.release()
-    is_over = PATIENCE.holds(lambda: engine.stop(20 * BETWEEN))
+    is_over = PATIENCE.holds(lambda: engine.stop(0.0))
     if not is_over and sys.exc_info()[0] is None:  # else that comes first
         raise PATIENCE.lost("stop does not end the thread, though no step is being computed")

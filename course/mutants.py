@@ -7,6 +7,7 @@ it was interrupted, after which the same command goes on from there.
 
 import argparse
 import hashlib
+import signal
 import sys
 from pathlib import Path
 
@@ -50,7 +51,6 @@ these mutants. `make mutants` runs them; `make mutants ARGS=--write` writes this
 def main(argv: list[str]) -> int:
     """The verb; the exit code."""
     args = _parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no trial outlives this process
     tqdm.monitor_interval = 0  # its thread would be in the way of a fork
     try:
         chosen, named = _chosen(args), read_named()
@@ -196,4 +196,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no trial outlives this process
     sys.exit(main(sys.argv[1:]))

@@ -160,7 +160,7 @@ def serve(
         place = f"{settings.host} port {settings.port}"
         reason = getattr(problem, "strerror", None) or problem
         print(
-            f"serve: {place} cannot be had ({reason}): choose another with --port",
+            f"serve: {place} cannot be had ({reason}): choose another with --port or --host",
             file=sys.stderr,
         )
         return 1
@@ -215,7 +215,14 @@ answer = client.chat.completions.create(
 print(answer.choices[0].message.content)
 
 Ctrl-C stops: what runs is brought to its end first (at most {settings.drain_timeout:g} s).
-"""
+{_about_lines(settings)}"""
+
+
+def _about_lines(settings: Settings) -> str:
+    if not settings.log_seconds:
+        return ""
+    seconds = f"{settings.log_seconds:g} s"
+    return f"A line of figures follows every {seconds} (chapter 08); --log-seconds 0: none.\n"
 
 
 def _address(settings: Settings, sock) -> str:

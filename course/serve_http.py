@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable
 from types import FrameType
 
+import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -14,6 +15,7 @@ from solutions.service import Service
 from solutions.settings import Settings
 
 LEAVE = 5  # seconds that connections get to close when all is answered
+AHEAD = 65_536  # bytes that a client may send of its next requests before this one is answered
 
 
 class Server(uvicorn.Server):
@@ -89,8 +91,21 @@ def bounded_protocol(settings: Settings) -> type[H11Protocol]:
             super().data_received(data)
             if self.cycle is not None and not self.cycle.response_complete:
                 self._cancel("head_timer")
+                self._look_ahead()
             elif self.head_timer is None:  # a part of the next head
                 self._expect_head()
+
+        def _look_ahead(self) -> None:
+            """Go on reading beside the answer: else nobody sees that the client has gone."""
+            if self.conn.their_state is h11.DONE:  # its body is here: this is of its next request
+                if len(self.conn.trailing_data[0]) > AHEAD:
+                    self.transport.abort()
+                self.flow.resume_reading()
+
+        def send_400_response(self, msg: str) -> None:
+            """What is no HTTP is refused in the shape that clients read."""
+            self.transport.write(_refusal("400 Bad Request", ApiError(400, msg, code="not_http")))
+            self.transport.close()
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -119,16 +134,20 @@ def bounded_protocol(settings: Settings) -> type[H11Protocol]:
     return Bounded
 
 
-def _full() -> bytes:
-    """What a connection too many is told, before it says anything."""
-    body = to_json(error_body(ApiError(503, "too many connections", code="connections_full")))
-    head = (
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\n"
-    )
-    return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
+def _refusal(status: str, error: ApiError) -> bytes:
+    """A whole response with an error in it, after which the connection is closed."""
+    body = to_json(error_body(error))
+    lines = [f"HTTP/1.1 {status}", "content-type: application/json", "connection: close"]
+    if error.retry_after is not None:
+        lines.append(f"retry-after: {error.retry_after}")
+    return "\r\n".join([*lines, f"content-length: {len(body)}", "", ""]).encode() + body
 
 
-_FULL = _full()
+# What a connection too many is told, before it says anything.
+_FULL = _refusal(
+    "503 Service Unavailable",
+    ApiError(503, "too many connections", code="connections_full", retry_after=1),
+)
 
 
 def listen(settings: Settings) -> socket.socket:
@@ -150,6 +169,7 @@ def make(app, service: Service, settings: Settings, on_ready: Callable[[], None]
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="error",  # what a client does wrong is told to the client
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=LEAVE,

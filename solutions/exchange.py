@@ -51,7 +51,8 @@ class Exchange(Response):
         try:
             with self.service.lifecycle.request():
                 body = await self._read(scope, receive)
-                later = _header(scope, b"prefer") == b"respond-async"
+                wishes = _header(scope, b"prefer").replace(b";", b",").split(b",")
+                later = b"respond-async" in map(bytes.strip, wishes)
                 work = self._later(body, arrived, tell) if later else self._now(body, arrived, tell)
                 await self.service.parts.while_connected(work, receive)
         except ClientGone:

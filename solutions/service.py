@@ -206,7 +206,7 @@ class Service:
         except ValueError as problem:
             code = "context_length_exceeded" if len(ids) >= room else "invalid_value"
             param = "messages" if api.endpoint == CHAT else "prompt"
-            raise ApiError(400, str(problem), param, code) from None
+            raise ApiError(400, str(problem)[:200], param, code) from None
         return made
 
     def _listen(self, one: Request, index: int, pieces: Channel) -> Piece:

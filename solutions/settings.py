@@ -56,11 +56,15 @@ class Settings:
     results_count: int = _setting(1000, "results that are kept, at most", 0)
     results_bytes: int = _setting(16_777_216, "size of all results that are kept, at most", 0)
     log_dir: str = _setting("", "folder for log files; empty is none")
-    log_seconds: float = _setting(10.0, "seconds between two lines of performance", 0.1)
+    log_seconds: float = _setting(10.0, "seconds between two lines of performance; 0 is none", 0)
 
     def __post_init__(self):
         for one in fields(self):
             _check(one, getattr(self, one.name))
+        if not self.host.strip():  # the system would take it for every network
+            raise SettingError("host must be an address; 0.0.0.0 is every network")
+        if not self.api_key.isprintable():
+            raise SettingError("api_key must be printable: it travels in a header")
         if self.step_tokens < self.max_running:
             raise SettingError(
                 f"step_tokens ({self.step_tokens}) must be at least max_running "
@@ -124,6 +128,8 @@ def _from_file(environment: Mapping[str, str]) -> dict[str, tuple]:
     path = Path(named).expanduser() if named else FILE
     if not named and not path.is_file():
         return {}
+    if named and not path.exists():
+        raise SettingError(f"{PREFIX}CONFIG names {path}, and there is no such file")
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except ValueError as problem:

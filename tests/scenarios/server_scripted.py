@@ -1,5 +1,6 @@
 """A batcher that does as a script says, and how long a scenario waits for the engine's thread."""
 
+import contextlib
 import functools
 import sys
 import threading
@@ -20,7 +21,7 @@ class Patience:
     """How long to wait for the module that is under test now."""
 
     def __init__(self):
-        self.module, self.tried = None, weakref.WeakSet()
+        self.module, self.tried, self.made = None, weakref.WeakSet(), []
 
     @property
     def looks(self) -> int:
@@ -56,6 +57,7 @@ def threaded(scenario):
             return scenario(module, *args)
         finally:
             threading.excepthook = kept
+            _end_all()
 
     return run
 
@@ -171,15 +173,30 @@ def requests_of(names: list, heard: list, also=lambda request: None) -> dict:
 
 
 def engine_of(module, batcher, on_step=None, clock=time.monotonic):
-    """An EngineThread, whose thread must never outlive its scenario."""
-    return module.EngineThread(batcher, on_step, clock)
+    """An EngineThread, whose thread must not outlive its scenario."""
+    PATIENCE.made.append([module.EngineThread(batcher, on_step, clock), batcher])
+    return PATIENCE.made[-1][0]
+
+
+def _end_all() -> None:
+    """End all threads, however the scenario went: one that is left may take a core for ever."""
+    for engine, batcher in PATIENCE.made:
+        with contextlib.suppress(Exception):
+            _release(batcher)
+            engine.stop(0.0)
+    PATIENCE.made.clear()
+
+
+def _release(batcher) -> None:
+    """Let everything go on that is held, or will be."""
+    if isinstance(batcher, Scripted):
+        for _ in range(20):
+            batcher.released.release()
 
 
 def close(engine, batcher=None) -> None:
     """Let everything that is held go on, and end the thread, which must end now."""
-    for _ in range(20):
-        if batcher is not None:
-            batcher.released.release()
+    _release(batcher)
     is_over = PATIENCE.holds(lambda: engine.stop(0.0))
     if not is_over and sys.exc_info()[0] is None:  # else that comes first
         raise PATIENCE.lost("stop does not end the thread, though no step is being computed")

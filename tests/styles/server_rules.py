@@ -437,8 +437,8 @@ class Listener:
         self.whole.text += text
         self.whole.logprobs += notes
         self.whole.offsets += places
-        self.channel.put(Piece(self.whole.index, text, notes, reason, places))
         self.whole.finish_reason = reason
+        self.channel.put(Piece(self.whole.index, text, notes, reason, places))
 
 
 # --- 7.5 ---

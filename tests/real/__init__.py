@@ -1,1 +1,1 @@
-"""Tests that put the server beside real clients, a real Prometheus and a real browser."""
+"""The server beside real clients, a real Prometheus and a browser; drills and capstone, whole."""

@@ -9,6 +9,7 @@ at once.
 import argparse
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -128,13 +129,26 @@ def _require_memory(needed: int, rows: int, length: int) -> None:
 
 def _monitoring(settings: Settings, name: str, layers: Mapping[str, ModuleType]):
     layer = layers["monitoring"]
-    logs = Path(settings.log_dir) if settings.log_dir else None
+    logs = Path(settings.log_dir).expanduser() if settings.log_dir else None
+    if logs is not None:
+        _require_folder(logs)
     wanted = layer.MonitoringSettings(name, logs, every=settings.log_seconds)
     return layer.Monitoring(wanted)
 
 
+def _require_folder(folder: Path) -> None:
+    """Whoever wants logs must hear at the start that there will be none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as problem:
+        said = f"log_dir {folder} cannot be written to ({problem.strerror}): choose another folder"
+        raise SettingError(said) from None
+
+
 def main(argv: list[str]) -> int:
-    """The verb; 0 after a drain, 1 with one sentence when it could not start."""
+    """The verb; 0 after a drain, 1 with one sentence when it could not start or was torn off."""
     args = _parser().parse_args(argv)
     try:
         settings = load_settings(os.environ, _overrides(args))
@@ -153,7 +167,7 @@ def serve(
     layers: Mapping[str, ModuleType] = REFERENCE,
     wrap: Wrap = _keep,
 ) -> int:
-    """Build and run until a signal comes; the exit code."""
+    """Build and run until a signal comes; the exit code: 1 when it could not start or drain."""
     try:
         sock = serve_http.listen(settings)
     except (OSError, OverflowError) as problem:
@@ -175,7 +189,7 @@ def serve(
         def on_ready() -> None:
             built.monitoring.start()
             seconds = time.perf_counter() - began
-            print(greeting(settings, built.service.model, address, seconds), flush=True)
+            _tell(greeting(settings, built.service.model, address, seconds))
 
         server = serve_http.make(built.app, built.service, settings, on_ready)
         server.run(sockets=[sock])
@@ -183,11 +197,21 @@ def serve(
     if server.failure is not None:
         print(f"serve: it could not start: {server.failure}", file=sys.stderr)
         return 1
-    print("serve: drained, good-bye", file=sys.stderr)
-    if built.service.engine.is_alive:  # it hangs in a step, and would keep the process
+    torn = server.force_exit and built.service.lifecycle.inside
+    said = f"ended at once, in the middle of {torn} requests" if torn else "drained, good-bye"
+    print(f"serve: {said}", file=sys.stderr)
+    if built.service.engine.is_alive:  # it is in a step, or hangs in it, and would keep the process
         sys.stdout.flush()
-        os._exit(0)
-    return 0
+        os._exit(bool(torn))
+    return int(bool(torn))
+
+
+def _tell(words: str) -> None:
+    """Print; a service goes on, though nobody reads what it says."""
+    try:
+        print(words, flush=True)
+    except OSError:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def greeting(settings: Settings, model: str, address: str, seconds: float) -> str:

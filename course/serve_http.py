@@ -1,6 +1,7 @@
 """The HTTP server under `python -m course serve`: uvicorn, with bounds and an orderly end."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from types import FrameType
@@ -50,6 +51,7 @@ class Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """SIGTERM or Ctrl-C. It is not raised again at the end: the exit code is 0."""
         if self._ending is not None:
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it is no error
             self.should_exit = self.force_exit = True
         self.loop.call_soon_threadsafe(self.end)
 

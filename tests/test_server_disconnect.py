@@ -130,6 +130,46 @@ def test_a_reader_that_never_reads_is_cut_off(talks):
         assert running.post(COMPLETIONS, SHORT).status_code == 200
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_asks_ahead_and_leaves(running, stream):
+    """Bytes of a next request are read beside the answer: else nobody sees that it has gone."""
+    running.model.hold()
+    sock = running.connect()
+    data = json.dumps(LONG | {"stream": stream}).encode()
+    head = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
+    sock.sendall(head.encode() + data + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+    until(lambda: running.service.batcher.running, "it runs")
+    sock.sendall(b"GET /health HTTP/1.1\r\n")
+    leave(sock, False)
+    until(lambda: running.service.lifecycle.inside == 0, "it was noticed, in the middle of a step")
+    running.model.release()
+    until(lambda: nobody_is_left(running), "all is free")
+    assert ends(running) == ["cancelled"]
+
+
+def test_who_asks_ahead_is_answered_in_turn_and_not_without_end(running):
+    running.model.hold()
+    data = json.dumps(SHORT).encode()
+    head = f"POST {COMPLETIONS} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
+    last = b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    sock = running.connect()
+    sock.sendall((head.encode() + data) * 2 + last)
+    until(lambda: running.service.batcher.running, "it runs")
+    running.model.release()
+    told = read_all(sock)
+    assert told.count("HTTP/1.1 200 OK") == 3
+    assert told.index("text_completion") < told.index('"status"')
+    running.model.hold()
+    sock = running.connect()
+    sock.sendall(head.encode() + data)
+    until(lambda: running.service.lifecycle.inside == 1, "it is inside")
+    with pytest.raises(OSError, match=r"reset|pipe|aborted"):
+        sock.sendall(b"x" * 20_000_000)
+    sock.close()
+    running.model.release()
+    until(lambda: nobody_is_left(running), "all is free")
+
+
 def test_clients_that_come_and_go_at_random(running):
     """Forty clients that leave when they like: at the end everything is free."""
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from solutions.app import PAGES
-from tests.server_kit import CHAT, COMPLETIONS, nobody_is_left, serving, until
+from tests.server_kit import CHAT, COMPLETIONS, nobody_is_left, read_all, serving, until
 
 HELLO = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4, "temperature": 0}
 
@@ -153,6 +153,26 @@ def test_a_body_or_a_head_that_does_not_come_is_not_waited_for():
         assert running.get("/health").status_code == 200
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+        b"GET /health HTTP/1.1\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 70_000,
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+    ],
+)
+def test_what_is_no_http_is_refused_in_the_same_shape(running, data, caplog):
+    sock = running.connect()
+    sock.sendall(data)
+    head, _, body = read_all(sock).partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 400 Bad Request")
+    assert json.loads(body)["error"]["code"] == "not_http"
+    assert not caplog.records  # nobody can fill our logs from outside
+    assert running.get("/health").status_code == 200
+
+
 def test_a_connection_too_many_is_told_so():
     with serving(max_connections=3) as running:
         socks = [running.connect() for _ in range(3)]
@@ -224,7 +244,8 @@ def test_a_result_can_be_fetched_again(running):
 
 def test_an_answer_that_is_not_waited_for(running):
     running.model.hold()
-    told = running.post(CHAT, HELLO, headers={"prefer": "respond-async"})
+    wish = {"prefer": "handling=lenient, respond-async;x=1, wait=5"}  # RFC 7240: a list
+    told = running.post(CHAT, HELLO, headers=wish)
     assert told.status_code == 202
     place = told.headers["location"]
     found = running.get(place)
@@ -237,6 +258,7 @@ def test_an_answer_that_is_not_waited_for(running):
 
 def test_results_are_gone_after_their_time(running):
     id = running.post(CHAT, HELLO).json()["id"]
+    until(lambda: running.get(f"/v1/results/{id}").status_code == 200, "the result is there")
     clock = running.service.results.clock
     running.service.results.clock = lambda: clock() + 59.0
     assert running.get(f"/v1/results/{id}").status_code == 200

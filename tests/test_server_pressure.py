@@ -3,9 +3,11 @@
 import json
 import threading
 
+import pytest
+
 from solutions.events import Arrived, Finished, Rejected, Stepped
 from solutions.service import LARGE
-from tests.server_kit import CHAT, COMPLETIONS, nobody_is_left, read_all, serving, until
+from tests.server_kit import CHAT, COMPLETIONS, GUARD, nobody_is_left, read_all, serving, until
 
 BODY = {"prompt": "Hello", "max_tokens": 3, "temperature": 0}
 LONG = BODY | {"max_tokens": 100}
@@ -53,6 +55,25 @@ def test_who_waits_too_long_is_told_to_come_again():
         assert "retry-after" in told[1]
 
 
+def test_a_stream_that_waits_too_long_is_told_so_by_its_status():
+    """No comment is sent while it waits, though it waits for long: its status would be 200."""
+    with serving(rows=1, max_waiting=3, queue_timeout=30, keep_alive=0.02) as running:
+        first = running.fill(LONG, 1)[0]
+        sock = running.send_raw(COMPLETIONS, LONG | {"stream": True})
+        until(lambda: len(running.service.batcher.waiting) == 1, "it waits")
+        sock.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            sock.recv(1)
+        sock.settimeout(GUARD)
+        running.clock.ahead += 31
+        running.model.release()
+        told = read_all(sock)
+        assert told.startswith("HTTP/1.1 503")
+        assert "retry-after" in told
+        assert ": still here" not in told
+        assert read_all(first).startswith("HTTP/1.1 200")
+
+
 def test_who_takes_too_long_gets_504_or_an_error_event():
     with serving(rows=2, request_timeout=300) as running:
         socks = running.fill(LONG, 1) + running.fill(LONG | {"stream": True}, 1)
@@ -62,6 +83,7 @@ def test_who_takes_too_long_gets_504_or_an_error_event():
         running.model.release()
         told, events = map(read_all, socks)
         assert told.startswith("HTTP/1.1 504")
+        assert "x-should-retry: false" in told  # or clients would do it all again
         assert '"timeout"' in told
         assert events.startswith("HTTP/1.1 200")
         data = [json.loads(line[6:]) for line in events.splitlines() if line.startswith("data: ")]

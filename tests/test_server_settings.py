@@ -54,6 +54,8 @@ def test_values_take_the_type_of_their_setting():
         ({}, 'port = "80"', None),
         ({}, "port = true", "port must be a whole number"),
         ({}, "host = 7", "host must be a text"),
+        ({}, 'host = ""', "host must be an address"),
+        ({}, 'api_key = "a\\nb"', "api_key must be printable"),
         ({}, "cors_origins = [1]", "cors_origins must be texts"),
         ({}, "nothing = 1", "unknown setting 'nothing'"),
         ({}, "port = ", "is not TOML"),
@@ -69,13 +71,34 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path, environment, text, said
         return
     with pytest.raises(SettingError, match=re.escape(said)) as raised:
         load_settings(given)
-    if text and "TOML" not in said:
+    if text and "TOML" not in said and 'host = "' not in text and "api_key" not in said:
         assert str(path) in str(raised.value)
 
 
 def test_a_file_that_is_named_must_be_there(tmp_path):
-    with pytest.raises(OSError, match="gone"):
+    with pytest.raises(SettingError, match="there is no such file"):
         load_settings({"LLM_CONFIG": str(tmp_path / "gone.toml")})
+
+
+@pytest.mark.parametrize("folder", ["file/below", "file"])
+def test_a_log_folder_that_cannot_be_had_is_refused_at_the_start(tmp_path, folder):
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(SettingError, match="cannot be written to"):
+        serve._monitoring(Settings(log_dir=str(tmp_path / folder)), "m", serve.REFERENCE)
+    serve._monitoring(Settings(log_dir=str(tmp_path / "new/one")), "m", serve.REFERENCE).close()
+    assert (tmp_path / "new" / "one").is_dir()
+
+
+def test_a_service_goes_on_though_nobody_reads_what_it_prints(monkeypatch):
+    class Full:
+        def write(self, words):
+            raise OSError("no space left")
+
+        flush = write
+
+    monkeypatch.setattr("sys.stdout", Full())
+    serve._tell("hello")
+    serve._tell("hello again")
 
 
 def test_a_secret_is_never_shown():
@@ -93,6 +116,8 @@ def test_the_greeting_names_what_differs():
     assert "http://h:81/dashboard" in shown
     assert "curl -N http://h:81/v1/chat/completions" in shown
     assert 'OpenAI(base_url="http://h:81/v1"' in shown
+    assert "--log-seconds 0" in shown
+    assert "--log-seconds" not in serve.greeting(Settings(log_seconds=0), "m", "http://h", 1.0)
 
 
 def test_every_setting_is_an_option_of_the_command_line():

@@ -17,6 +17,22 @@ from course.notebook import check, hint, solution, progress
 # include: imports
 
 # %% [markdown]
+# ## What you take from earlier chapters
+#
+# | name | what this chapter needs of it |
+# |---|---|
+# | `Batcher` | `idle`: `step` would do nothing; `submit(request)` raises where it refuses; `cancel(request)` takes effect with the next step; `step()` gives a `Step` and ends requests |
+# | `Request` | `prompt`, `output`, `params`; `on_token(token)`, `on_finish(request)` are yours to set; `logprobs`: one for each token of `output`, the newest last, there before `on_token` is called; `finish_reason`: None, or one of stop, length, timeout, cancelled, error; `error`: the exception; `admitted`: a time, None as long as it waits |
+# | `end(request, reason, error=None)` | finishes a request, then calls its `on_finish`; an exception of that is returned, not raised |
+# | `Detokenizer` | `add(token)`: the text that it completes; `flush()`: what is left |
+# | `StopMatcher` | `add(text)`: what may be shown; `flush()`: what was held back; `found`: the stop string, or None |
+# | `TokenLogProbs` | `token`, `value`; `top`: {token: value} of the most probable ones |
+# | `SamplingParams(**fields)` | a `ValueError` whose text begins with the name of the field |
+# | `ApiError(status, message, param, code, retry_after)`, `ClientGone()` | given here, in `solutions/api_error.py` |
+#
+# `help(Batcher)` and its like show more. `end` runs no step: where the batcher's thread is gone, its
+# books do not matter any more.
+#
 # ## The running example
 #
 # One request goes through the whole course: `What is the capital of France?`. Now it comes as the
@@ -91,7 +107,7 @@ class Blank:
 # An event loop is one thread that runs whatever is ready, one thing after the other. A coroutine
 # that waits gives way. One that computes does not.
 #
-# **Predict.** A batch of eight takes about 100 ms a step. A ping arrives while a step is computed on
+# **Predict.** A batch of eight takes a quarter of a second a step. A ping arrives while a step is computed on
 # the loop. How long does it wait? And if the model has a thread of its own? *Your answer:*
 
 
@@ -102,13 +118,16 @@ def at_work(rows, prompt=32, answer=400):
     batcher = Batcher(model, cache, limits=limits)
     for _ in range(rows):
         batcher.submit(Request([500] * prompt, SamplingParams(temperature=0, max_tokens=answer)))
+    batcher.step()
+    while any(request.state != "decode" for request in batcher.running.values()):
+        batcher.step()  # the prompts
     return batcher
 
 
-async def pings(compute, seconds=3.0):
+async def pings(compute, batcher=None, seconds=6.0):
     """How late a coroutine runs that is due every 20 ms, while something computes: (at, late)."""
     over, late, began = threading.Event(), [], time.perf_counter()
-    work = asyncio.ensure_future(compute(over))
+    work = asyncio.ensure_future(compute(over, batcher))
     while time.perf_counter() - began < seconds:
         due = time.perf_counter() + 0.02
         await asyncio.sleep(0.02)
@@ -119,21 +138,19 @@ async def pings(compute, seconds=3.0):
 
 
 # %%
-async def nothing(over):
+async def nothing(over, batcher):
     """Nobody computes."""
 
 
-async def on_the_loop(over):
+async def on_the_loop(over, batcher):
     """Steps are computed on the loop; after each, others have a turn."""
-    batcher = at_work(8)
     while not over.is_set():
         batcher.step()
         await asyncio.sleep(0)
 
 
-async def in_a_thread(over):
+async def in_a_thread(over, batcher):
     """The same steps, in a thread."""
-    batcher = at_work(8)
 
     def steps():
         while not over.is_set():
@@ -145,7 +162,8 @@ async def in_a_thread(over):
 # %%
 # Experiment: a ping while the model computes
 late = {"nobody computes": run(pings(nothing))}
-late |= {"on the loop": run(pings(on_the_loop)), "in a thread": run(pings(in_a_thread))}
+late["on the loop"] = run(pings(on_the_loop, at_work(8)))
+late["in a thread"] = run(pings(in_a_thread, at_work(8)))
 for label, found in late.items():
     waits = sorted(1000 * wait for _, wait in found)
     shown = f"half of them under {waits[len(waits) // 2]:5.1f} ms, the worst {waits[-1]:6.1f} ms"
@@ -175,8 +193,6 @@ plt.show()
 def tokens_per_second(threads, rows, seconds=2.5):
     """All threads together; each has a batcher of its own with so many requests."""
     batchers = [at_work(rows, prompt=8) for _ in range(threads)]
-    for batcher in batchers:
-        batcher.step()  # the prompts
     counts, end = [0] * threads, time.perf_counter() + seconds
 
     def steps(n):
@@ -213,8 +229,8 @@ for threads, rows in ((1, 1), (2, 1), (8, 1), (1, 8)):
 # `"best_of": 2`, `"temprature": 0`, `"tools": []`, `"temperature": null`? *Your answer:*
 
 # %% [markdown]
-# What a body may hold is written down in `solutions/api_request.py`: four tables
-# of fields, and `ApiRequest`, which is what you make of a body. Whatever is wrong is raised as an
+# What a body may hold is written down in `solutions/api_request.py`: four tables of fields (the
+# fourth, `SAMPLING`, names those that go on to `SamplingParams` as they are), and `ApiRequest`, which is what you make of a body. Whatever is wrong is raised as an
 # `ApiError(status, message, param, code)`; `invalid(message, param)` makes the most frequent one.
 
 # %%
@@ -222,8 +238,9 @@ for threads, rows in ((1, 1), (2, 1), (8, 1), (1, 8)):
 wrap = partial(textwrap.fill, width=96, subsequent_indent="   ", break_on_hyphens=False)
 for endpoint in (CHAT, COMPLETION):
     print(wrap(f"{endpoint}, honoured: {', '.join(sorted(HONOURED[endpoint]))}"))
-    allowed = [f"{name} {json.dumps(fine)}" for name, fine in UNSUPPORTED[endpoint].items()]
-    print(wrap(f"{endpoint}, refused but for null and these values: {', '.join(allowed)}"))
+    allowed = {n: " or ".join(map(json.dumps, fine)) for n, fine in UNSUPPORTED[endpoint].items()}
+    shown = "; ".join(f"{name}: {fine or 'no other'}" for name, fine in allowed.items())
+    print(wrap(f"{endpoint}, refused but for null and these values: {shown}"))
 print(wrap(f"both, harmless: {', '.join(HARMLESS)}"))
 print(f"both: at most {MAX_CHOICES} answers to one body")
 
@@ -770,7 +787,7 @@ async def client(service, most):
 async def deploy(limit):
     """Three clients are inside when the signal comes; a fourth comes after it."""
     service = await opened(rows=4, drain_timeout=limit)
-    inside = [asyncio.ensure_future(client(service, most)) for most in (5, 20, 100)]
+    inside = [asyncio.ensure_future(client(service, most)) for most in (5, 10, 30)]
     await asyncio.sleep(0.1)
     began, end = time.perf_counter(), asyncio.ensure_future(service.drain())
     await asyncio.sleep(0.01)
@@ -945,7 +962,7 @@ print("claimed: the first token comes within 500 ms")
 for others, found in first_of.items():
     shown = ", ".join(f"{1000 * t:.0f} ms ({n})" for n, t in zip(LENGTHS, found, strict=True))
     print(f"   here: beside {others} streams, by tokens of the prompt: {shown}")
-print(f"   here: 12 clients on 8 rows: {1000 * queued[12]:.0f} ms")
+print(f"   here: behind 12 others on 8 rows: {1000 * queued[12]:.0f} ms")
 print("claimed: inference must not run on the event loop")
 print(
     f"   here: a ping is late by {middle['on the loop']:.0f} ms on it, {middle['in a thread']:.1f} ms beside it"
@@ -959,7 +976,7 @@ print(
     f"   here: {0.8 * 3600 * each_waits / 1e6:.0f} MB an hour at a load of 1.2; long before, all have given up"
 )
 print("claimed: a closed client frees its memory at once")
-print(f"   here: at most {max(until_free)} steps after; one that is running is not stopped")
+print(f"   here: within {max(until_free)} steps; the one that is running is not stopped")
 
 # %%
 progress()

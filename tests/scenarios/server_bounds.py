@@ -3,6 +3,7 @@
 Every scenario takes the module under test first and returns plain data.
 """
 
+import asyncio
 from types import SimpleNamespace
 
 from tests.scenarios.batcher_models import Clock
@@ -30,7 +31,8 @@ def doors(module, bound: int, waits: list, script: list) -> list:
     Args:
         waits: seconds that its pace answers; what the pace was asked is part of the answer.
         script: ["waiting", n] (so many wait in the queue), ["time", now], ["enter", name, places],
-            ["leave", name], ["raise", name] (leave by an exception).
+            ["leave", name], ["raise", name] (leave by an exception), ["cancel", name] (leave as a
+            task does that is cancelled).
 
     Returns:
         for each step what was raised, as data, or None; and coming afterwards.
@@ -53,25 +55,27 @@ def _do(module, door, clock, queue, inside, asked, name, *args) -> dict:
     elif name == "time":
         clock.now = args[0]
     elif name == "enter":
-        entry = door.enter(*args[1:])
         before = len(asked)
         try:
+            entry = door.enter(*args[1:])
             entry.__enter__()
             inside[args[0]] = entry
         except module.ApiError as error:
             found = {"raised": _error(error), "asked": asked[before:]}
-    elif name == "raise":
-        _leave_by_error(inside.pop(args[0]))
+    elif name in ("raise", "cancel"):
+        kind = KeyError if name == "raise" else asyncio.CancelledError
+        leave_by(kind("on purpose"), inside.pop(args[0]), "enter")
     else:
         inside.pop(args[0]).__exit__(None, None, None)
     return found | {"coming": door.coming}
 
 
-def _leave_by_error(entry) -> None:
+def leave_by(error: BaseException, entry, what: str) -> None:
+    """Leave a block by an exception, which must go on."""
     try:
-        if entry.__exit__(KeyError, KeyError("on purpose"), None):
-            raise Unusable("an exception in the block of enter is swallowed")
-    except KeyError:
+        if entry.__exit__(type(error), error, None):
+            raise Unusable(f"an exception in the block of {what} is swallowed")
+    except type(error):
         pass
 
 

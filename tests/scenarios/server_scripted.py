@@ -12,8 +12,8 @@ from solutions.request import Request
 from tests.scenarios.batcher_models import ERRORS
 from tests.scenarios.helpers import Unusable, told
 
-LOOKS = 200  # after which a scenario gives up waiting, the first time with a module
-FEW = 60  # the next times: it has been seen to hang
+LOOKS = 150  # after which a scenario gives up waiting, the first time with a module
+FEW = 45  # the next times: it has been seen to hang
 BETWEEN = 0.01  # seconds between two looks, but for the first. A busy machine gets more time so
 
 
@@ -139,7 +139,8 @@ class Scripted:
     def _do(self, do):
         if do == "hold":
             self.entered.release()
-            if not self.released.acquire(timeout=20.0):
+            looks = range(2 * PATIENCE.looks)  # longer than anybody waits for what is held
+            if not any(self.released.acquire(timeout=BETWEEN) for _ in looks):
                 raise RuntimeError("nobody let the step go on")
         elif do == "lose":
             self.here.pop(0)

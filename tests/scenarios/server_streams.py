@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 from tests.scenarios.helpers import Unusable, in_words, told
 from tests.scenarios.server_bodies import BYTES, _probabilities
+from tests.scenarios.server_bounds import leave_by
 from tests.scenarios.server_loop import run, settle
 
 # --- 7.7 ---
@@ -196,8 +197,9 @@ def lifecycles(module, script: list, until: float) -> dict:
 
     Args:
         script: [time, name, ...]: "ready"; "enter" name; "leave" name; "raise" name (leave by an
-            exception); "drain" seconds, grace, [names that end_all makes leave, and after how many
-            seconds]; "give up" (cancels who called the first drain); "look".
+            exception); "cancel" name (as a task does that is cancelled); "drain" seconds, grace,
+            [names that end_all makes leave, and after how many seconds]; "give up" (cancels who
+            called the first drain); "look".
         until: when the scenario ends.
 
     Returns:
@@ -229,21 +231,17 @@ async def _lifecycles(module, loop, script: list, until: float) -> dict:
 
     def do(name, *args):
         if name == "enter":
-            entry = life.request()
             try:
+                entry = life.request()
                 entry.__enter__()
             except module.ApiError as error:
                 return [error.status, error.code, error.retry_after]
             inside[args[0]] = entry
         elif name == "leave":
             leave(args[0])
-        elif name == "raise":
-            error = KeyError("on purpose")
-            try:
-                if inside.pop(args[0]).__exit__(KeyError, error, None):
-                    raise Unusable("an exception in the block of request is swallowed")
-            except KeyError:
-                pass
+        elif name in ("raise", "cancel"):
+            kind = KeyError if name == "raise" else asyncio.CancelledError
+            leave_by(kind("on purpose"), inside.pop(args[0]), "request")
         elif name == "drain":
             tasks.append(asyncio.ensure_future(drain(*args)))
         elif name == "give up":

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from tests.parts import part
@@ -81,6 +82,94 @@ def channel_of_the_loop(m):
             return pieces
 
     m.Channel = Channel
+
+
+@part("7.5")
+def places_on_a_stack(m):
+    """enter decides when it is called, not when the block begins."""
+
+    def enter(self, places=1):
+        if places > self.bound:
+            raise m.ApiError(400, f"{places} of {self.bound}", "n", "invalid_value")
+        there = self.coming + self.waiting()
+        if there + places > self.bound:
+            seconds = self.pace.wait(there, self.clock())
+            raise m.ApiError(503, "full", None, "queue_full", seconds)
+        self.coming += places
+        stack = ExitStack()
+        stack.callback(lambda: setattr(self, "coming", self.coming - places))
+        return stack
+
+    m.Door.enter = enter
+
+
+@part("7.3")
+def one_condition(m):
+    """A condition in the place of lock and event; requests in a list."""
+
+    class EngineThread(m.EngineThread):
+        def __init__(self, *args, **named):
+            super().__init__(*args, **named)
+            self.condition, self.news = threading.Condition(), False
+
+        def submit(self, request):
+            with self.condition:
+                super().submit(request)
+                self.ring()
+
+        def cancel(self, request):
+            self._batcher.cancel(request)
+            with self.condition:
+                self.ring()
+
+        def ring(self):
+            self.news = True
+            self.condition.notify_all()
+
+        def stop(self, timeout=None):
+            with self.condition:
+                self._over = True
+                self.ring()
+            return super().stop(timeout)
+
+        def _run(self):
+            problem = None
+            try:
+                while not self._over:
+                    with self.condition:
+                        self.condition.wait_for(lambda: self.news)
+                        self.news = False
+                    while not (self._over or self._batcher.idle):
+                        self._step()
+            except BaseException as error:
+                problem = error
+            self._close(problem)
+
+    m.EngineThread = EngineThread
+
+
+@part("7.7")
+def waited_by_hand(m):
+    """Two tasks and asyncio.wait, without a result that is taken early."""
+
+    async def while_connected(work, receive):
+        async def gone():
+            while True:
+                if (await receive())["type"] == "http.disconnect":
+                    return
+
+        tasks = asyncio.create_task(work), asyncio.create_task(gone())
+        try:
+            done, _ = await asyncio.wait(tasks, return_when="FIRST_COMPLETED")
+            if tasks[0] in done:
+                return await tasks[0]
+            raise m.ClientGone
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    m.while_connected = while_connected
 
 
 @part("7.6")

@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def the_map() -> str:
-    """From socket to event stream: the loop, the bridge and the engine's thread."""
+    """From socket to event stream: the loop, the engine's thread, and what crosses."""
     parts = [
         _room(150, 30, 430, 290, BLUE, "the event loop: answers everybody"),
         _room(690, 30, 250, 290, GREEN, "the engine's thread: computes"),
@@ -52,7 +52,7 @@ def the_map() -> str:
         box(340, 235, 120, 50, ORANGE, "stream", "gone? cancel · 7.7"),
         box(340, 155, 120, 50, ORANGE, "results", "kept 60 s · 7.6"),
         box(170, 155, 120, 50, ORANGE, "health", "and draining · 7.8"),
-        box(715, 75, 200, 50, ORANGE, "bridge", "one thread, step by step · 7.3"),
+        box(715, 75, 200, 50, ORANGE, "the thread", "step by step, or asleep · 7.3"),
         box(715, 155, 200, 50, BLUE, "batcher", "chapter 06: step()"),
         box(715, 235, 200, 50, ORANGE, "channel", "ids → text, stop strings · 7.4"),
         arrow((110, 100), (168, 100)),
@@ -67,8 +67,8 @@ def the_map() -> str:
         arrow((340, 260), (292, 260)),
         arrow((170, 260), (112, 260)),
         arrow((400, 235), (400, 207)),
-        arrow((715, 180), (630, 180), (630, 134), (230, 134), (230, 153)),
-        label(545, 149, "how it is", 12, GREY),
+        arrow((715, 112), (630, 112), (630, 140), (230, 140), (230, 153)),
+        label(545, 155, "how it is", 12, GREY),
     ]
     return picture(955, 340, "A request from its socket to its event stream", parts)
 
@@ -180,18 +180,18 @@ def backpressure() -> str:
     ):
         parts += [
             label(20, top - 18, title, 14, anchor="start", weight="bold"),
-            box(20, top, 90, 50, GREY, "arrivals", "6 a second"),
-            box(760, top, 110, 50, GREEN, "the engine", "5 a second"),
+            box(20, top, 90, 50, GREY, "arrivals", "4.8 a second"),
+            box(760, top, 110, 50, GREEN, "the engine", "4 a second"),
         ]
         first = 730 - 33 * bound
         parts += [_waiting(first + 33 * n, top + 8, bound < 10) for n in range(bound)]
         parts.append(arrow((732, top + 25), (758, top + 25)))
         parts.append(arrow((110, top + 25), (first - 6, top + 25)))
     parts += [
-        label(445, 122, "after a minute 60 wait, after an hour 3,600", 12, GREY),
+        label(445, 122, "after a minute 48 wait, after an hour 2,880", 12, GREY),
         arrow((300, 225), (300, 285)),
         label(300, 304, "full: 503 with Retry-After, at once", 13),
-        label(631, 272, "6 wait: at most 1.2 s", 12, GREY),
+        label(631, 272, "6 wait: at most 1.5 s", 12, GREY),
     ]
     return picture(890, 322, "Load 1.2, with and without a bound", parts)
 
@@ -219,15 +219,18 @@ def health() -> str:
         label(469, 80, "SIGTERM", 12, GREY),
         label(719, 80, "all over, or", 12, GREY),
         label(719, 108, "time is up", 12, GREY),
-        arrow((95, 120), (95, 225), (393, 225)),
-        arrow((345, 120), (345, 160), (450, 160), (450, 193)),
+        box(170, 195, 150, 60, PINK, "stalled", "503"),
+        arrow((305, 120), (305, 160), (245, 160), (245, 193)),
+        arrow((375, 120), (375, 160), (450, 160), (450, 193)),
         arrow((595, 120), (595, 160), (490, 160), (490, 193)),
         label(95, 42, "nothing is taken yet", 12, GREY),
         label(345, 42, "takes requests", 12, GREY),
-        label(595, 42, "refuses new, ends what runs", 12, GREY),
-        label(220, 245, "the engine's thread raised", 12, GREY),
-        label(560, 220, "all who wait or run", 12, GREY, anchor="start"),
-        label(560, 238, "get the error", 12, GREY, anchor="start"),
+        label(595, 42, "refuses new, lets others finish", 12, GREY),
+        label(160, 220, "a step takes too long;", 12, GREY, anchor="end"),
+        label(160, 238, "with its end, ready again", 12, GREY, anchor="end"),
+        label(560, 212, "the engine's thread raised:", 12, GREY, anchor="start"),
+        label(560, 230, "all who wait or run", 12, GREY, anchor="start"),
+        label(560, 248, "get the error", 12, GREY, anchor="start"),
     ]
     return picture(940, 275, "What the service is, and what it says of itself", parts)
 

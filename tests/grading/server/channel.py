@@ -116,6 +116,6 @@ def channel_outlives_its_loop(learner, rng):
 @case("7.4")
 def channel_from_many_threads(learner, rng):
     """Writers on several threads, a reader on the loop: nothing is lost, doubled or shuffled."""
-    counts = [rng.randrange(200, 400) for _ in range(4)]
+    counts = [rng.randrange(700, 900) for _ in range(4)]
     if not drive(learner, "channel_from_threads", counts):
         raise Wrong("with four writers at once, text is lost, doubled or out of order")

@@ -78,6 +78,8 @@ def life_begins(learner, rng):
     answers += [None, None, ["ready", 2], None]
     script += [[3.0, "look"], [4.0, "raise", "b"], [4.0, "look"], [5.0, "ready"], [5.0, "look"]]
     answers += [["ready", 1], None, ["ready", 0], None, ["ready", 0]]
+    script += [[6.0, "enter", "c"], [7.0, "cancel", "c"], [7.0, "look"]]
+    answers += [None, None, ["ready", 0]]
     lived(learner, script, answers, [])
 
 

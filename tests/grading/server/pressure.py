@@ -128,6 +128,8 @@ def door_gives_places_back(learner, rng):
     """Whatever happens in the block, the places are free after it, and the exception goes on."""
     script = [["enter", "a", 2], ["raise", "a"], ["enter", "b", 2], ["raise", "b"]]
     door(learner, 2, script, [[None, 2], [None, 0], [None, 2], [None, 0]])
+    script = [["enter", "a", 2], ["cancel", "a"], ["enter", "b", 2]]  # a client that goes away
+    door(learner, 2, script, [[None, 2], [None, 0], [None, 2]])
 
 
 @case("7.5")

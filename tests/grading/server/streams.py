@@ -53,6 +53,12 @@ def expect_cancelled(found: dict, at: float) -> None:
     expect_equal(before[0], at, "the time at which job.cancel was called first")
 
 
+def expect_raised(found: dict) -> None:
+    """Something was raised at the end."""
+    if "raised" not in found:
+        raise Wrong("a request failed, job.failure had an ApiError for it, and nothing was raised")
+
+
 @case("7.7")
 def stream_of_a_chat(learner, rng):
     """Each piece is an event as soon as it comes; the first has the role, the last the reason."""
@@ -177,6 +183,7 @@ def stream_fails_early(learner, rng):
         wrong = [503, "later", None, "queue_timeout", 5]
         found = drive(learner, "streams", {"puts": puts, "fails": {0: wrong}})
         expect_equal(found["events"], [], "what was sent")
+        expect_raised(found)
         got = [found.get("raised"), found.get("facts"), found["at"]]
         expect_equal(
             got, ["ApiError", [503, "queue_timeout"], puts[-1][0]], "what was raised, when"
@@ -238,6 +245,7 @@ def collect_that_fails(learner, rng):
     puts = [[1.0, 0, "x"], [2.0, 1, "", "timeout"], [5.0, 0, "y", "error"]]
     wrong = {1: [504, "too late", None, "timeout"], 0: [500, "no", None, "engine_error"]}
     found = drive(learner, "collects", {"puts": puts, "outputs": [1, 0], "fails": wrong})
+    expect_raised(found)
     got = [found.get("raised"), found.get("facts"), found["at"], found["cancels"][:1]]
     expect_equal(
         got, ["ApiError", [504, "timeout"], 2.0, [2.0]], "[raised, its facts, at, cancelled]"

@@ -191,3 +191,87 @@ def a_piece_for_every_token(m):
         return whole
 
     m.listen = listen
+
+
+@part("7.3")
+def woken_before_it_is_there(m):
+    """The thread is woken, and then the request is submitted: it may have looked in between."""
+
+    def submit(right, self, request):
+        self._wake.set()
+        self._batcher.submit(request)
+        with self._lock:
+            self._live.add(request)
+
+    method(m, "EngineThread", "submit", submit)
+
+
+@part("7.3")
+def stopped_in_its_sleep(m):
+    """stop does not wake the thread."""
+
+    def stop(right, self, timeout=None):
+        kept, self._wake.set = self._wake.set, lambda: None
+        try:
+            return right(self, timeout)
+        finally:
+            self._wake.set = kept
+
+    method(m, "EngineThread", "stop", stop)
+
+
+@part("7.3")
+def looked_and_then_submitted(m):
+    """Whether the thread is over is looked at without the lock."""
+
+    def submit(right, self, request):
+        if self._over:
+            raise m.EngineDead(f"it has ended: {self.error!r}")
+        self._batcher.submit(request)
+        self._live.add(request)
+        self._wake.set()
+
+    method(m, "EngineThread", "submit", submit)
+
+
+@part("7.3")
+def the_error_at_last(m):
+    """error is set when all have heard of their end."""
+
+    def run(right, self):
+        seen = self._close
+
+        def late(error):
+            for request in list(self._live):
+                over = request.on_finish
+                request.on_finish = lambda r, over=over: (setattr(self, "error", None), over(r))
+            seen(error)
+            self.error = error
+
+        self._close = late
+        right(self)
+
+    method(m, "EngineThread", "_run", run)
+
+
+@part("7.3")
+def at_once_means_for_ever(m):
+    """stop without a timeout does not wait."""
+
+    def stop(right, self, timeout=0.0):
+        return right(self, timeout)
+
+    method(m, "EngineThread", "stop", stop)
+
+
+@part("7.3")
+def opens_again(m):
+    """A thread that was stopped before it was started takes requests."""
+
+    def stop(right, self, timeout=None):
+        found = right(self, timeout)
+        if self._thread.ident is None:
+            self._over = False
+        return found
+
+    method(m, "EngineThread", "stop", stop)

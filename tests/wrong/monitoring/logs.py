@@ -46,7 +46,8 @@ def notes_beside(m):
 def whole_paths(m):
     """Files with their folders."""
     described(
-        m, lambda chain, _: [{**c, "frames": [f"/home/me/{f}" for f in c["frames"]]} for c in chain]
+        m,
+        lambda chain, _: [{**c, "frames": [f"/somewhere/{f}" for f in c["frames"]]} for c in chain],
     )
 
 

@@ -75,8 +75,8 @@ class Announcer:
             return hear(token)
 
         def on_finish(request: Request) -> None:
+            self.finished(request)  # first: whoever has an answer finds it counted
             finish(request)
-            self.finished(request)
             over(request)
 
         request.on_token, request.on_finish = on_token, on_finish

@@ -168,7 +168,7 @@ def _with_helpers(chosen: list[Definition], known: dict) -> list[Definition]:
     while waiting:
         for name in sorted(waiting.pop().uses):
             helper = known.get(name)
-            if name.startswith("_") and helper and helper not in helpers:
+            if name.startswith("_") and helper and helper not in [*helpers, *chosen]:
                 helpers.append(helper)
                 waiting.append(helper)
     return [*reversed(helpers), *chosen]

@@ -46,7 +46,7 @@ def served():
     server = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8")
     try:
         lines = []
-        while not (lines and lines[-1].startswith("Ctrl-C")):
+        while not (lines and lines[-1].startswith("A line of figures")):
             lines.append(server.stdout.readline())
             if not lines[-1]:
                 raise SystemExit("the server did not start")

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from starlette.responses import Response
 
 from solutions.api_error import ApiError, ClientGone
+from solutions.lifecycle import Phase
 from solutions.responses import encode_event, error_body, to_json
 from solutions.service import Service
 from solutions.streaming import Job
@@ -60,6 +61,11 @@ class Exchange(Response):
         except ApiError as error:
             self.service.announcer.refused(error)
             await self._fail(error, tell)
+        except asyncio.CancelledError:
+            if self.service.lifecycle.phase != Phase.STOPPED:
+                raise
+            # The server leaves, and the step in which this request is hangs.
+            await self._fail(ApiError(503, "the server has stopped", None, "cancelled", 1), tell)
 
     async def _read(self, scope: dict, receive: Receive) -> bytes:
         """The whole body, unless it is too long or takes too long."""

@@ -62,7 +62,8 @@ def test_what_takes_too_long_is_ended_and_told():
     assert running.loop.is_closed()
 
 
-def test_an_engine_that_hangs_does_not_keep_the_process(monkeypatch):
+def test_an_engine_that_hangs_does_not_keep_the_process(monkeypatch, caplog):
+    """Nor its clients without a word."""
     with serving(rows=1, drain_timeout=0.05) as running:
         lifecycle = running.service.lifecycle
         drain = type(lifecycle).drain
@@ -71,12 +72,16 @@ def test_an_engine_that_hangs_does_not_keep_the_process(monkeypatch):
         )
         stop = running.service.engine.stop
         monkeypatch.setattr(running.service.engine, "stop", lambda timeout: stop(0.05))
-        sock = running.fill(BODY, 1)[0]
+        running.server.config.timeout_graceful_shutdown = 1
+        socks = [*running.fill(BODY, 1), running.send_raw(COMPLETIONS, BODY | {"stream": True})]
+        until(lambda: running.service.lifecycle.inside == 2, "both are inside")
         end(running)
-        until(lambda: running.server.should_exit, "it leaves all the same")
+        for answer in map(read_all, socks):
+            assert answer.startswith("HTTP/1.1 503")
+            assert "the server has stopped" in answer
         assert running.service.engine._thread.is_alive()
         running.model.release()
-        sock.close()
+    assert "Traceback" not in caplog.text
 
 
 def test_a_second_signal_ends_at_once():

@@ -106,15 +106,45 @@ def healthy(rng, **changes) -> dict:
     } | changes
 
 
+NEEDS = {  # cause: the figures in its rule
+    "stuck_engine": ("steps", "running", "waiting"),
+    "memory_leak": ("memory", "memory_before"),
+    "collector_pauses": ("paused", "seconds"),
+    "garbled_output": ("not_finite", "stop", "length"),
+    "out_of_memory": ("memory_errors",),
+    "failing_requests": ("other_errors",),
+    "huge_request": ("longest_prompt", "inter_token_p95"),
+    "slow_machine": ("step_p50", "tokens", "prompt_tokens", "steps"),
+    "slow_client": ("send_lag_p95",),
+    "queue_storm": ("steps", "queue_full", "waiting", "running", "queue_p95"),
+    "full_cache": ("kv", "waiting"),
+    "impatient_clients": ("cancelled", "finished"),
+    "missed_deadlines": ("timeout", "finished"),
+}
+COMPARED = ("garbled_output", "huge_request", "slow_machine")  # with the usual
+
+
+def disputed(now: dict, usual: dict | None, found: list, expected: tuple) -> str:
+    """The figures that decide about the causes of which only one of the two knows."""
+    causes = [cause for cause in NEEDS if (cause in found) != (cause in expected)]
+    said = [f"now {shown(now, causes)}"] if causes else []
+    if set(causes) & set(COMPARED):
+        compared = [cause for cause in causes if cause in COMPARED]
+        said.append(f"usual {shown(usual, compared) if usual else 'not known'}")
+    return f"the causes ({'; '.join(said)})" if said else "the causes"
+
+
+def shown(figures: dict, causes: list) -> str:
+    """What these rules need of the figures, each once."""
+    names = dict.fromkeys(name for cause in causes for name in NEEDS[cause])
+    return ", ".join(f"{name} {figures.get(name)}" for name in names)
+
+
 def expect_causes(learner, now: dict, usual: dict | None, *causes: str) -> None:
     """These causes, in this order, each with its evidence and its step."""
     found = drive(learner, "diagnosed", now, usual)
-    told = ", ".join(f"{key} {value}" for key, value in now.items() if value is not None)
-    expect_equal(
-        [cause for cause, *_ in found],
-        list(causes),
-        f"the causes of {told[:300] or 'what is not known'}",
-    )
+    names = [cause for cause, *_ in found]
+    expect_equal(names, list(causes), disputed(now, usual, names, causes))
     rules = oracle.causes(now, usual)
     for cause, evidence, right in found:
         expected = ", ".join(f"{name} {now[name]:g}" for name in rules[cause])

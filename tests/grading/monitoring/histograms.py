@@ -98,12 +98,12 @@ def histogram_of_nothing(learner, rng):
 @case("8.2")
 def histogram_refuses_values(learner, rng):
     """Negative, infinite and NaN are ValueErrors that change nothing; 0 is a duration."""
-    steps = [["observe", 0.0], ["observe", 1.5]]
-    steps += [["fails", [], ["observe", v]] for v in (-0.1, math.inf, -math.inf, math.nan)]
+    wrong = (-0.1, math.inf, -math.inf, math.nan)
+    steps = [["observe", 0.0], ["observe", 1.5], *(["fails", [], ["observe", v]] for v in wrong)]
     found = session(learner, [1.0, 2.0], steps)
-    for answer, *stand in found[2:]:
-        expect_failure(answer, "ValueError", "observe of what is no duration")
-        expect_near(stand, found[1][1:], "[count, sum, cumulative()] after that")
+    for value, (answer, *stand) in zip(wrong, found[2:], strict=True):
+        expect_failure(answer, "ValueError", f"observe({value})")
+        expect_near(stand, found[1][1:], f"[count, sum, cumulative()] after observe({value})")
 
 
 @case("8.2")

@@ -2,7 +2,7 @@
 
 import itertools
 
-from course.cases import Wrong, case, expect_equal
+from course.cases import Wrong, case, describe, expect_equal
 from tests.grading.forward_pass.driving import drive
 from tests.grading.monitoring.making import (
     admitted,
@@ -133,10 +133,20 @@ LINE = (
 )
 
 
+def expect_line(found, expected: str) -> None:
+    """The line; where it is another, its first part that differs."""
+    if not isinstance(found, str):
+        raise Wrong(f"format_line should return a str, not {describe(found)}")
+    for mine, right in itertools.zip_longest(found.split(" "), expected.split(" ")):
+        if mine != right:
+            said = "ends too early" if mine is None else f"has {mine!r}"
+            raise Wrong(f"the line {said}, expected {right or 'its end'!r} there")
+
+
 @case("8.5")
 def line_by_hand(learner, rng):
     """One record as a line, and the line as a record."""
-    expect_equal(learner.format_line(NOON + 10.5, RECORD), LINE, "the line")
+    expect_line(learner.format_line(NOON + 10.5, RECORD), LINE)
     expect_near(learner.read_line(LINE), {"time": NOON + 10.5} | SHOWN, "the record")
 
 
@@ -152,6 +162,9 @@ def line_of_any_numbers(learner, rng):
         ]
         now = round(rng.uniform(1e9, 2e9), 3)
         line = learner.format_line(now, dict(zip(NAMES, values, strict=True)))
+        written = ["-" if value is None else f"{value:g}" for value in values]
+        pairs = [f"{name}={value}" for name, value in zip(NAMES, written, strict=True)]
+        expect_line(line, f"{oracle.utc(now)} llm {' '.join(pairs)}")
         shown = [None if value is None else float(f"{value:g}") for value in values]
         expected = {"time": now, **dict(zip(NAMES, shown, strict=True))}
         expect_near(learner.read_line(line), expected, f"the record of {line}")
@@ -159,7 +172,7 @@ def line_of_any_numbers(learner, rng):
 
 @case("8.5")
 def line_that_is_not_whole(learner, rng):
-    """A part missing, doubled, or of something else: None, and no error."""
+    """A part missing, doubled, or no decimal number (nan, inf, 3,5): None, and no error."""
     broken = [
         "",
         LINE[: rng.randrange(1, 40)],
@@ -171,7 +184,8 @@ def line_that_is_not_whole(learner, rng):
         LINE.replace("kv=0.125", "kv=full"),
         LINE.replace("kv=0.125", "kv="),
         LINE.replace("kv=0.125", "kv=0.1.25"),
-        LINE.replace("kv=0.125", "kv=nan"),
+        LINE.replace("kv=0.125", rng.choice(["kv=nan", "kv=inf", "kv=-inf", "kv=NaN"])),
+        LINE.replace("kv=0.125", rng.choice(["kv=0,125", "kv=0_125", "kv=0x1", "kv=\u0663"])),
         LINE.replace(" ", "  "),
         LINE.replace(" llm ", " web "),
         LINE.replace("-11-30T", "-11-31T"),

@@ -65,6 +65,14 @@ def first_cause_only(now, usual=None):
     return []
 
 
+@misconception("8.7", "_grown")
+def usual_is_zero(now, usual, name, times):
+    """You count what is usual as 0 where it is not known. Any number is many times that, and every
+    service without a healthy time to compare with is ill: such a rule does not hold.
+    """
+    return now[name] >= times * (usual.get(name) or 0.0)
+
+
 @misconception("8.7", "diagnose")
 def unknown_is_zero(now, usual=None):
     """You count a figure that is not known as 0. Then any number is many times the usual, and a

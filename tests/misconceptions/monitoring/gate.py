@@ -92,6 +92,14 @@ def one_of_many(before, after, tolerance=0.05, level=0.05, count=1):
     return Comparison(change, "fine" if fine else "unclear", f"t is {t:.2f}, with noise")
 
 
+@misconception("8.8", "_scores")
+def higher_forgotten(figure):
+    """You take every figure for one that is better lower. A speed that falls then counts as a gain,
+    and every loss of throughput passes: of what is better "higher" the score has the other sign.
+    """
+    return [v if figure.unit == "ratio" else math.log(v) for v in figure.values]
+
+
 @misconception("8.8", "judge_upgrade")
 def common_figures_only(before, after, tolerance=0.05, level=0.05):
     """You compare the figures that both files have. A figure that has gone may be the one that got

@@ -35,6 +35,18 @@ def bound_in_the_next_bucket(self, value):
     self.sum += value
 
 
+@misconception("8.2", "Histogram.observe")
+def nan_let_through(self, value):
+    """You ask whether the value is negative or infinite. NaN is neither, every comparison with it
+    is false, and it makes the sum NaN for ever: ask whether the value is good, as in 0 <= value.
+    """
+    if value < 0 or value == math.inf:
+        raise ValueError(f"{value} is no duration")
+    self._buckets[bisect.bisect_left(self.bounds, value)] += 1
+    self.count += 1
+    self.sum += value
+
+
 @misconception("8.2", "Histogram.cumulative")
 def not_cumulative(self):
     """You give the count of each bucket. Cumulative counts say how many values are at most the

@@ -19,6 +19,21 @@ def whole_traceback(error):
 
 
 @misconception("8.4", "describe_error")
+def error_as_repr(error):
+    """You log repr(error). It holds the message, and the message of an exception quotes what was
+    wrong: a KeyError is its key. Of the exception itself only the name of its class may be told.
+    """
+    chain = []
+    while error is not None and len(chain) < 5:
+        frames = traceback.extract_tb(error.__traceback__)[-20:]
+        places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+        chain.append({"error": repr(error), "frames": places})
+        context = None if error.__suppress_context__ else error.__context__
+        error = error.__cause__ or context
+    return chain
+
+
+@misconception("8.4", "describe_error")
 def without_the_cause(error):
     """You tell of the last exception only. It is often one that somebody raised while handling the
     real one: follow __cause__ and __context__.

@@ -72,6 +72,18 @@ def newest_dropped(self, event):
 
 
 @misconception("8.1", "percentile")
+def rank_rounded_down(values, percent):
+    """You round the rank down. The value there is exceeded by more than the rest: of ten values the
+    95th percentile would be the ninth. Round up, as ceil does.
+    """
+    if not len(values):
+        raise ValueError("no values")
+    if not 0 < percent <= 100:
+        raise ValueError(f"percent {percent}")
+    return sorted(values)[max(int(percent * len(values) / 100), 1) - 1]
+
+
+@misconception("8.1", "percentile")
 def rank_from_zero(values, percent):
     """You take the value at index percent * n / 100. Ranks begin at 1 and indices at 0: of two
     values, the 50th percentile would be the larger one.

@@ -130,9 +130,10 @@ def _judge_with(
         return _not_attempted(exercise, seed)
     found = None if _is_gone(failed) else likely_cause(chapter, outcomes, seed)
     if found:
-        cause, shown = found
-        likely, name = " ".join(cause.__doc__.split()), cause.__name__
-        target = cause.target.split(".")[-1]
+        wrong, shown = found.misconception, found.shown
+        words, target = " ".join(wrong.__doc__.split()), wrong.target.split(".")[-1]
+        likely = words if found.is_all else f"Perhaps, and something else is wrong too: {words}"
+        name = wrong.__name__ if found.is_all else ""
     else:
         shown, name, target = failed[0], "", ""
         likely = _rests_on_a_fault(remote, submission, built, shown, exercise, seed, court)

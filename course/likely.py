@@ -8,14 +8,15 @@ import functools
 import inspect
 import math
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from course import misconceptions, notebooks, wire
-from course.cases import cases_of
+from course.cases import Case
 from course.manifest import Chapter
 from course.runner import Runner
 from course.trial import Local, Outcome, run_cases
@@ -32,54 +33,73 @@ def reference_runner(chapter: Chapter, misconception: Callable | None = None) ->
     return runner
 
 
-def likely_cause(
-    chapter: Chapter, outcomes: list[Outcome], seed: int
-) -> tuple[Callable, Outcome] | None:
+Pairs = Iterator[tuple[Outcome, Outcome]]  # the learner's and a misconception's, of one case
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What is probably wrong.
+
+    Args:
+        misconception: the definition that goes wrong in the same way.
+        shown: the first outcome that it explains.
+        is_all: it explains everything; otherwise something else is wrong as well.
+    """
+
+    misconception: Callable
+    shown: Outcome
+    is_all: bool
+
+
+def likely_cause(chapter: Chapter, outcomes: list[Outcome], seed: int) -> Cause | None:
     """The misconception that does what the learner's code did, over all cases of an exercise.
 
     It must return the same in more cases than those in which only one of the two fails, or both
-    do differently. Returns it with the first outcome that it explains.
+    do differently. Without one, the only one that never fails where the learner's code does not,
+    and in most cases fails exactly as that does: two mistakes look like this.
     """
     exercise = outcomes[0].case.exercise
-    scores: dict[Callable, float] = {}
-    for wrong in misconceptions.load(chapter.slug):
-        if wrong.exercise == exercise:
-            scores[wrong] = _score(outcomes, _outcomes(chapter, wrong, seed))
-    best = max(scores, key=scores.get, default=None)
-    if best is None or scores[best] <= 0:
-        return None
-    pairs = zip(outcomes, _outcomes(chapter, best, seed), strict=True)
-    return best, next(mine for mine, theirs in pairs if _agreement(mine, theirs) > 0)
+    known = [wrong for wrong in misconceptions.load(chapter.slug) if wrong.exercise == exercise]
+    ordered = sorted(outcomes, key=lambda outcome: outcome.error is None)  # failures decide soon
+    for rule in (_agreements, _shared):
+        scores = {wrong: rule(_pairs(chapter, wrong, ordered, seed)) for wrong in known}
+        top = max(scores.values(), default=0)
+        best = [wrong for wrong in known if scores[wrong] == top]
+        if top > 0 and (rule is _agreements or len(best) == 1):
+            pairs = _pairs(chapter, best[0], outcomes, seed)
+            shown = next(mine for mine, theirs in pairs if _agreement(mine, theirs) > 0)
+            return Cause(best[0], shown, rule is _agreements)
+    return None
 
 
-def _score(outcomes: list[Outcome], theirs: Iterable[Outcome]) -> float:
+def _agreements(pairs: Pairs) -> float:
     """The sum of the agreements; nothing more is run once the misconception is ruled out."""
     score = 0.0
-    for pair in zip(outcomes, theirs, strict=True):
+    for pair in pairs:
         score += _agreement(*pair)
         if score == -math.inf:
             break
     return score
 
 
-class _Kept:
-    """Outcomes that can be gone through again and again; a case is run once, when it is needed."""
-
-    def __init__(self, outcomes: Iterator[Outcome]):
-        self.known, self.rest = [], outcomes
-
-    def __iter__(self) -> Iterator[Outcome]:
-        yield from self.known
-        for outcome in self.rest:
-            self.known.append(outcome)
-            yield outcome
+def _shared(pairs: Pairs) -> int:
+    """How often both fail in the same way; 0 when the misconception fails where mine does not."""
+    same = 0
+    for mine, theirs in pairs:
+        if mine.error is None and (not same or theirs.error is not None):
+            return 0
+        same += theirs.error is not None and _same_calls(mine, theirs)
+    return same
 
 
-@functools.lru_cache(maxsize=1000)
-def _outcomes(chapter: Chapter, wrong: Callable, seed: int) -> _Kept:
-    """What a misconception does in each case of its exercise."""
-    cases = [case for case in cases_of(chapter.slug) if case.exercise == wrong.exercise]
-    return _Kept(run_cases(Local(reference_runner(chapter, wrong)), cases, seed))
+def _pairs(chapter: Chapter, wrong: Callable, outcomes: list[Outcome], seed: int) -> Pairs:
+    """Each outcome with the misconception's of the same case, which is run when it is asked for."""
+    return ((mine, _outcome(chapter, wrong, mine.case, seed)) for mine in outcomes)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _outcome(chapter: Chapter, wrong: Callable, case: Case, seed: int) -> Outcome:
+    return next(run_cases(Local(reference_runner(chapter, wrong)), [case], seed))
 
 
 def _agreement(mine: Outcome, theirs: Outcome) -> float:

@@ -66,9 +66,10 @@ def test_a_misconception_fails_its_exercise_and_is_named(chapter: Chapter, wrong
     for seed in WRONG_SEEDS:
         found = outcomes(chapter, wrong.exercise, reference_runner(chapter, wrong), seed)
         assert any(outcome.error for outcome in found), f"nothing fails with seed {seed}"
-        cause, shown = likely_cause(chapter, found, seed)
-        assert cause is wrong
-        assert shown.error
+        cause = likely_cause(chapter, found, seed)
+        assert cause.misconception is wrong
+        assert cause.is_all
+        assert cause.shown.error
 
 
 @pytest.mark.parametrize(("chapter", "change"), RIGHT, ids=[c.__name__ for _, c in RIGHT])

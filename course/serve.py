@@ -184,7 +184,7 @@ def serve(
         began = time.perf_counter()
         built = build(settings, folder, layers, wrap)
         address = _address(settings, sock)
-        print(f"{built.service.model} at {address}, warming up", file=sys.stderr, flush=True)
+        _tell(f"{built.service.model} at {address}, warming up", "stderr")
 
         def on_ready() -> None:
             built.monitoring.start()
@@ -197,21 +197,21 @@ def serve(
     if server.failure is not None:
         print(f"serve: it could not start: {server.failure}", file=sys.stderr)
         return 1
-    torn = server.force_exit and built.service.lifecycle.inside
-    said = f"ended at once, in the middle of {torn} requests" if torn else "drained, good-bye"
-    print(f"serve: {said}", file=sys.stderr)
+    requests = "a request" if server.torn == 1 else f"{server.torn} requests"
+    said = f"ended at once, in the middle of {requests}" if server.torn else "drained, good-bye"
+    _tell(f"serve: {said}", "stderr")
     if built.service.engine.is_alive:  # it is in a step, or hangs in it, and would keep the process
         sys.stdout.flush()
-        os._exit(bool(torn))
-    return int(bool(torn))
+        os._exit(bool(server.torn))
+    return int(bool(server.torn))
 
 
-def _tell(words: str) -> None:
-    """Print; a service goes on, though nobody reads what it says."""
+def _tell(words: str, name: str = "stdout") -> None:
+    """Print on one of the streams; a service goes on, though nobody reads what it says."""
     try:
-        print(words, flush=True)
+        print(words, file=getattr(sys, name), flush=True)
     except OSError:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
 
 
 def greeting(settings: Settings, model: str, address: str, seconds: float) -> str:

@@ -32,6 +32,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self.service, self.on_ready = service, on_ready
         self.failure: BaseException | None = None  # of the start
+        self.torn = 0  # requests that were inside when the second signal came
         self._ending: asyncio.Future | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
 
@@ -53,6 +54,7 @@ class Server(uvicorn.Server):
         if self._ending is not None:
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it is no error
             self.should_exit = self.force_exit = True
+            self.torn = self.service.lifecycle.inside
         self.loop.call_soon_threadsafe(self.end)
 
     def end(self) -> None:

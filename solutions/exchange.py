@@ -62,9 +62,9 @@ class Exchange(Response):
             self.service.announcer.refused(error)
             await self._fail(error, tell)
         except asyncio.CancelledError:
-            if self.service.lifecycle.phase != Phase.STOPPED:
+            if self.service.lifecycle.phase not in (Phase.DRAINING, Phase.STOPPED):
                 raise
-            # The server leaves, and the step in which this request is hangs.
+            # The server leaves: it was told twice, or the step with this request in it hangs.
             await self._fail(ApiError(503, "the server has stopped", None, "cancelled", 1), tell)
 
     async def _read(self, scope: dict, receive: Receive) -> bytes:

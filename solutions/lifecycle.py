@@ -72,7 +72,8 @@ class Lifecycle:
     def request(self) -> Iterator[None]:
         """A request is inside until the end of the block, whatever happens in it.
 
-        Errors: ApiError 503 with retry_after 1 and the phase as code, in every phase but READY.
+        Errors: ApiError 503, without param, with retry_after 1 and the phase as code, in every
+        phase but READY.
         """
         # exercise 7.8
         if self.phase != Phase.READY:
@@ -122,7 +123,8 @@ class Lifecycle:
         if not self.inside:
             return True
         try:
-            await asyncio.wait_for(self._empty.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._empty.wait()
         except TimeoutError:
             return False
         return True

@@ -86,7 +86,8 @@ async def stream(job: Job, quiet: float) -> AsyncIterator[bytes]:
     connection for dead. But not while all requests still wait for their turn (admitted is None):
     with the first byte the status 200 is out, and they may yet get a 503.
 
-    However it ends, when it is closed or cancelled in the middle too, job.cancel is called.
+    However it ends, when it is closed or cancelled in the middle too, job.cancel is called. Who
+    cancels it is obeyed, also in the very turn of the loop in which a piece comes.
 
     Errors: the ApiError of a request that ends without its answer is raised, when nothing was
     given before, not even KEEP_ALIVE: the status of the response can still be chosen. Later it is
@@ -163,7 +164,8 @@ async def _pieces(job: Job, quiet: float | None) -> AsyncIterator[Piece | None]:
     left = len(job.requests)
     while left:
         try:
-            pieces = await asyncio.wait_for(job.channel.get(), quiet)
+            async with asyncio.timeout(quiet):
+                pieces = await job.channel.get()
         except TimeoutError:
             yield None
             continue

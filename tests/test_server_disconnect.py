@@ -116,6 +116,18 @@ def test_a_slow_reader_holds_nobody_up():
         until(lambda: nobody_is_left(running), "all is free")
 
 
+def test_a_reader_that_stops_reading_is_not_computed_for():
+    """Its socket is full in the middle of the answer: it is cut off, and its request ends."""
+    with serving(rows=2, length=4000, write_buffer=4096, write_timeout=0.2) as running:
+        sock = running.connect(receive=4096)
+        body = {"prompt": "x", "max_tokens": 3900, "stream": True, "logprobs": 5}
+        running.send_raw(COMPLETIONS, body, sock)
+        until(lambda: ends(running), "its request has ended")
+        assert ends(running) == ["cancelled"]
+        sock.close()
+        until(lambda: nobody_is_left(running), "all is free")
+
+
 @pytest.mark.parametrize("talks", [False, True])
 def test_a_reader_that_never_reads_is_cut_off(talks):
     with serving(rows=2, length=1000, write_buffer=4096, write_timeout=0.2) as running:

@@ -84,15 +84,21 @@ def test_an_engine_that_hangs_does_not_keep_the_process(monkeypatch, caplog):
     assert "Traceback" not in caplog.text
 
 
-def test_a_second_signal_ends_at_once():
+def test_a_second_signal_ends_at_once(caplog):
+    """Those inside are told so, and are counted: they were not drained."""
     with serving(rows=1, drain_timeout=GUARD) as running:
-        sock = running.fill(BODY, 1)[0]
+        socks = [*running.fill(BODY, 1), running.send_raw(COMPLETIONS, BODY | {"stream": True})]
+        until(lambda: running.service.lifecycle.inside == 2, "both are inside")
         end(running)
         assert not running.server.should_exit
         running.loop.call_soon_threadsafe(running.server.handle_exit, signal.SIGTERM, None)
         until(lambda: running.server.force_exit, "it leaves at once")
+        for answer in map(read_all, socks):
+            assert answer.startswith("HTTP/1.1 503")
+            assert "the server has stopped" in answer
+        assert running.server.torn == 2
         running.model.release()
-        sock.close()
+    assert "Traceback" not in caplog.text
 
 
 def test_a_drain_while_it_warms_up():

@@ -89,16 +89,17 @@ def test_a_log_folder_that_cannot_be_had_is_refused_at_the_start(tmp_path, folde
     assert (tmp_path / "new" / "one").is_dir()
 
 
-def test_a_service_goes_on_though_nobody_reads_what_it_prints(monkeypatch):
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_a_service_goes_on_though_nobody_reads_what_it_prints(name, monkeypatch):
     class Full:
         def write(self, words):
             raise OSError("no space left")
 
         flush = write
 
-    monkeypatch.setattr("sys.stdout", Full())
-    serve._tell("hello")
-    serve._tell("hello again")
+    monkeypatch.setattr(f"sys.{name}", Full())
+    serve._tell("hello", name)
+    serve._tell("hello again", name)
 
 
 def test_a_secret_is_never_shown():

@@ -25,6 +25,7 @@ JOB = {
     "told": False,  # whether log-probabilities were asked for
     "fails": {},  # index: arguments of the ApiError that failure gives for it
     "cancel_at": None,  # when whoever reads is cancelled
+    "turns": 0,  # of the loop, after that time, until he is
     "close_after": None,  # pieces after which the reader closes the stream
     "slow": 0.0,  # seconds that the reader takes for each piece
 }
@@ -79,7 +80,7 @@ async def _ended(loop, setting, work) -> dict:
     """How work ended: what it gave, or what it raised; and when."""
     task = asyncio.ensure_future(work)
     if setting.get("cancel_at") is not None:
-        loop.call_at(setting["cancel_at"], task.cancel)
+        loop.call_at(setting["cancel_at"], _cancel, loop, task, setting.get("turns", 0))
     try:
         found = {"gave": await task}
     except asyncio.CancelledError:
@@ -90,6 +91,14 @@ async def _ended(loop, setting, work) -> dict:
         facts = [getattr(error, name, None) for name in ("status", "code")]
         found = {"raised": type(error).__name__, "facts": facts}
     return found | {"at": loop.time()}
+
+
+def _cancel(loop, task, turns: int) -> None:
+    """Cancel it after so many turns of the loop."""
+    if turns:
+        loop.call_soon(_cancel, loop, task, turns - 1)
+    else:
+        task.cancel()
 
 
 @told
@@ -235,6 +244,9 @@ async def _lifecycles(module, loop, script: list, until: float) -> dict:
                 entry = life.request()
                 entry.__enter__()
             except module.ApiError as error:
+                if error.param is not None or not error.message:
+                    said = "the ApiError of request should have a message and no param"
+                    raise Unusable(said) from None
                 return [error.status, error.code, error.retry_after]
             inside[args[0]] = entry
         elif name == "leave":

@@ -215,6 +215,10 @@ def stream_that_is_left(learner, rng):
         expect_equal(found.get("raised"), "CancelledError", f"what was raised at {at}")
         expect_equal(len(found["events"]), count, f"events before {at}")
         expect_cancelled(found, at)
+    for turns in range(6):
+        found = drive(learner, "streams", {"puts": puts, "cancel_at": 2.0, "turns": turns})
+        what = f"what was raised {turns} turns of the loop after a piece came"
+        expect_equal(found.get("raised"), "CancelledError", what)
     for count in (1, 2):
         found = drive(learner, "streams", {"puts": puts, "close_after": count})
         before, after = found["cancels"]

@@ -48,6 +48,30 @@ async def cancelled_only_at_the_end(job, quiet):
     job.cancel()
 
 
+@misconception("7.7", "_pieces")
+async def cancelled_in_vain(job, quiet):
+    """Your wait forgets who cancels it when a piece comes in the same turn of the loop, as
+    asyncio.wait_for does in Python 3.11: it gives the piece, and the answer is computed to its end
+    for a client that was just cut off. asyncio.timeout around the await forgets nothing.
+    """
+    left = len(job.requests)
+    while left:
+        getting = asyncio.ensure_future(job.channel.get())
+        try:
+            await asyncio.wait({getting}, timeout=quiet)
+        except asyncio.CancelledError:
+            if not getting.done():
+                getting.cancel()
+                raise
+        if not getting.done():
+            getting.cancel()
+            yield None
+            continue
+        for piece in getting.result():
+            left -= piece.finish_reason is not None
+            yield piece
+
+
 @misconception("7.7", "stream")
 async def errors_raised_in_the_middle(job, quiet):
     """You let the error out of a stream that has begun. Its status line said 200 long ago; now the

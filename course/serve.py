@@ -229,12 +229,15 @@ ready after {seconds:.1f} s: {model} at {address}
 
 curl -N {address}/v1/chat/completions{header} \\
   -H 'Content-Type: application/json' \\
-  -d '{{"messages": [{{"role": "user", "content": "{question}"}}], "stream": true}}'
+  -d '{{"messages": [{{"role": "user", "content": "{question}"}}],
+       "temperature": 0, "stream": true}}'
 
-from openai import OpenAI
+from openai import OpenAI  # pip install openai
 client = OpenAI(base_url="{address}/v1", api_key={"os.environ['LLM_API_KEY']" if key else '"-"'})
 answer = client.chat.completions.create(
-    model="{model}", messages=[{{"role": "user", "content": "{question}"}}]
+    model="{model}",
+    messages=[{{"role": "user", "content": "{question}"}}],
+    temperature=0,
 )
 print(answer.choices[0].message.content)
 

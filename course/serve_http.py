@@ -108,7 +108,8 @@ def bounded_protocol(settings: Settings) -> type[H11Protocol]:
 
         def send_400_response(self, msg: str) -> None:
             """What is no HTTP is refused in the shape that clients read."""
-            self.transport.write(_refusal("400 Bad Request", ApiError(400, msg, code="not_http")))
+            said = "this is no request of HTTP/1.1, or its head is longer than 16 KiB"
+            self.transport.write(_refusal("400 Bad Request", ApiError(400, said, code="not_http")))
             self.transport.close()
 
         def pause_writing(self) -> None:

@@ -40,7 +40,13 @@ def create_app(
         settings: the key, web sites that may call, and bounds.
         metrics: gives the text of GET /metrics; without it there is no such route.
     """
-    app = FastAPI(title="AI Engineering from Scratch", version="1", docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="AI Engineering from Scratch",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # a redirect would name the host that the client has named
+    )
     _add_api(app, service)
     _add_operations(app, service, metrics)
     _add_pages(app)

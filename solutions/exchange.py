@@ -122,6 +122,10 @@ class Exchange(Response):
     async def _later(self, body: bytes, arrived: float, send: Send) -> None:
         """Only where the result will be found. The client need not stay."""
         job = await self.service.open(body, self.endpoint, arrived)
+        if job.is_stream:
+            job.cancel()
+            said = "stream does not go with Prefer: respond-async, which answers later and whole"
+            raise ApiError(400, said, "stream", "invalid_value")
         self.service.keep_inside(job)
         place = f"/v1/results/{job.head.id}"
         said = {"id": job.head.id, "object": "result", "status": "running", "url": place}

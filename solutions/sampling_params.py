@@ -16,10 +16,11 @@ RANGES = {
     "repetition_penalty": (float, 1e-6, 1e6, "above 0, from 0.000001 to 1000000; 1 is off"),
     "presence_penalty": (float, -2.0, 2.0, "from -2 to 2; 0 is off"),
     "frequency_penalty": (float, -2.0, 2.0, "from -2 to 2; 0 is off"),
-    "seed": (int, -(2**63), 2**63 - 1, "a whole number of 64 bits"),
+    "seed": (int, -(2**63), 2**63 - 1, "from -2**63 to 2**63 - 1"),
     "max_tokens": (int, 1, math.inf, "at least 1"),
     "logprobs": (int, 0, MAX_LOGPROBS, f"from 0 to {MAX_LOGPROBS}"),
 }
+KINDS = {float: ((int, float), "a number"), int: ((int,), "a whole number")}
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,10 @@ def _checked(name: str, value):
     if name == "stop":
         return _checked_stops(value)
     kind, smallest, largest, words = RANGES[name]
-    kinds = (int, float) if kind is float else (int,)
-    if isinstance(value, bool) or not isinstance(value, kinds) or not smallest <= value <= largest:
+    kinds, noun = KINDS[kind]
+    if not isinstance(value, kinds) or isinstance(value, bool):
+        raise ValueError(f"{name} must be {noun}, {words}; got {_shown(value)}")
+    if not smallest <= value <= largest:
         raise ValueError(f"{name} must be {words}; got {_shown(value)}")
     return kind(value)
 

@@ -4,6 +4,7 @@ The command line goes before the environment (LLM_PORT=8001), the environment be
 (port = 8001), the file before the defaults below.
 """
 
+import difflib
 import os
 import sys
 import tomllib
@@ -100,7 +101,9 @@ def load_settings(
     values = {}
     for name, (value, source) in given.items():
         if name not in known:
-            raise SettingError(f"{source} has an unknown setting {name[:60]!r}")
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingError(f"{source} has an unknown setting {name[:60]!r}{hint}")
         try:
             values[name] = _check(known[name], _converted(known[name], value))
         except ValueError as problem:

@@ -316,7 +316,7 @@ WRONG = [
     ('{"prompt": "a", "temperature": 3}', "temperature must be from 0"),
     ('{"prompt": "a", "temperature": NaN}', "temperature must be from 0"),
     ('{"prompt": "a", "max_tokens": 0}', "max_tokens must be at least 1"),
-    ('{"prompt": "a", "max_tokens": "5"}', "max_tokens must be at least 1"),
+    ('{"prompt": "a", "max_tokens": "5"}', "max_tokens must be a whole number, at least 1"),
     ('{"prompt": "a", "stop": [""]}', "stop must hold texts"),
     ('{"prompt": "a", "priority": "high"}', "priority must be a whole number"),
     ('{"prompt": "a", "priority": true}', "priority must be a whole number"),

@@ -87,7 +87,7 @@ def test_the_bytes_of_a_step_are_the_file_without_a_second_embedding(engine):
         (["Hi", "--repetition-penalty", "0"], "repetition_penalty must be above 0"),
         (["Hi", "--presence-penalty", "-3"], "presence_penalty must be from -2 to 2"),
         (["Hi", "--frequency-penalty", "9"], "frequency_penalty must be from -2 to 2"),
-        (["Hi", "--seed", "9" * 20], "seed must be a whole number of 64 bits"),
+        (["Hi", "--seed", "9" * 20], "seed must be from -2**63 to 2**63 - 1"),
         (["Hi", "--logprobs", "21"], "logprobs must be from 0 to 20"),
         (["Hi", "--stop", ""], "stop must hold texts of 1 to 256 characters"),
         (["Hi", *["--stop", "a"] * 5], "stop must be a text or up to 4 texts"),

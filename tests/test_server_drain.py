@@ -121,7 +121,7 @@ def test_a_drain_while_it_warms_up():
     [
         (["--port", "70000"], {}, "--port: port must be a whole number from 0 to 65535; got 70000"),
         ([], {"LLM_PORT": "x"}, "LLM_PORT: port must be a whole number"),
-        ([], {"LLM_PROT": "8000"}, "LLM_PROT has an unknown setting 'prot'"),
+        ([], {"LLM_PROT": "8000"}, "LLM_PROT has an unknown setting 'prot'; did you mean port?"),
         (["--step-tokens", "2", "--port", "0"], {}, "step_tokens (2) must be at least max_running"),
         (["--model", "nowhere", "--port", "0"], {}, "nowhere"),
         (["--host", "256.0.0.1"], {}, "256.0.0.1 port 8000 cannot be had"),

@@ -256,6 +256,17 @@ def test_an_answer_that_is_not_waited_for(running):
     until(lambda: running.service.lifecycle.inside == 0, "nobody is inside")
 
 
+def test_a_stream_cannot_be_fetched_later(running):
+    told = running.post(CHAT, HELLO | {"stream": True}, headers={"prefer": "respond-async"})
+    assert [told.status_code, told.json()["error"]["param"]] == [400, "stream"]
+    until(lambda: nobody_is_left(running), "nothing is computed for it")
+
+
+def test_a_route_with_a_slash_behind_it_is_unknown(running):
+    """No redirect, which would lead to the host that the client has named."""
+    assert running.get("/v1/models/").status_code == 404
+
+
 def test_results_are_gone_after_their_time(running):
     id = running.post(CHAT, HELLO).json()["id"]
     until(lambda: running.get(f"/v1/results/{id}").status_code == 200, "the result is there")

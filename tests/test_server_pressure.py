@@ -191,7 +191,7 @@ def test_what_watchers_hear():
         times = [event.at for event in running.events if getattr(event, "id", None) == id]
         assert times == sorted(times)
         announcer = running.service.announcer
-        until(lambda: announcer.failures == len(running.events), "each event has met the bad watcher")
+        until(lambda: announcer.failures == len(running.events), "each event met the bad one")
         assert "secret" not in repr(running.events)
         steps = [event for event in running.events if isinstance(event, Stepped)]
         assert all(event.kv_total == 4 * 256 and event.seconds > 0 for event in steps)

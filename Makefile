@@ -20,10 +20,11 @@ JUPYTER_ARGS =
 export PROMPT JUPYTER_ARGS
 CH =
 EX =
+NAME =
 ARGS =
 
 .DEFAULT_GOAL := help
-.PHONY: help start test check hint solution progress doctor model generate batch compare serve load report gate quantize grade notebooks reference bench integration mutants lint clean
+.PHONY: help start test check hint solution progress doctor model generate batch compare serve capstone drill load report gate diagnose quantize grade notebooks reference bench integration mutants lint clean
 
 help:
 	@echo 'AI Engineering from Scratch. Type make and one of:'
@@ -38,9 +39,12 @@ help:
 	@echo '  make batch FILE=in.jsonl   run a file of prompts, many at once, results as they finish'
 	@echo '  make compare               the same questions at several settings, to be rated blind'
 	@echo '  make serve                 the model as a service, with a chat page (ARGS="--port 8001")'
+	@echo '  make capstone              your own engine, chapters 02 to 08, tested end to end'
+	@echo '  make drill NAME=monday     a service with a fault in it: find the cause (no NAME: all drills)'
 	@echo '  make load                  requests at a rate against a running server (ARGS="--rates 0.5,1,2")'
 	@echo '  make report LOG=logs       the periodic lines of a service as plots'
 	@echo '  make gate A=old.json B=new.json   may the upgrade go out? (two files of load --out)'
+	@echo '  make diagnose A=a.txt B=b.txt S=30  what is wrong, from two readings of /metrics S seconds apart'
 	@echo '  make model                 fetch and convert the model'
 	@echo '  make quantize              put the model into fewer bits (ARGS="--bits 4 --group-size 32")'
 	@echo '  make grade SUBMISSIONS=dir OUT=grades   grade a class; see INSTRUCTORS.md (ARGS="--jobs 2")'
@@ -69,9 +73,12 @@ generate:  ; $(COURSE) generate "$$PROMPT" $(ARGS)
 batch:     ; $(COURSE) batch "$(FILE)" $(ARGS)
 compare:   ; $(COURSE) compare $(ARGS)
 serve:     ; $(COURSE) serve $(ARGS)
+capstone:  ; $(COURSE) capstone $(ARGS)
+drill:     ; $(COURSE) drill $(NAME) $(ARGS)
 load:      ; $(COURSE) load $(ARGS)
 report:    ; $(COURSE) report "$(LOG)" $(ARGS)
 gate:      ; $(COURSE) gate "$(A)" "$(B)" $(ARGS)
+diagnose:  ; $(COURSE) diagnose "$(A)" "$(B)" --seconds "$(S)" $(ARGS)
 quantize:  ; $(COURSE) quantize $(ARGS)
 grade:     ; $(COURSE) grade "$(SUBMISSIONS)" "$(OUT)" $(ARGS)
 notebooks: ; $(COURSE) notebooks $(ARGS)

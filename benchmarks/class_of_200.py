@@ -6,7 +6,8 @@ how long that took, and compares each score with the known one; the exit code is
 - right: the solved notebooks, and the other styles of tests/styles/, in every shape a file can have
 - wrong: every misconception of tests/misconceptions/, several to a submission, one an exercise
 - mixed: exercises that are right, wrong, not attempted, missing, and broken
-- hostile: the attacks of tests/adversaries.py, the rest of their notebook being right
+- hostile: attacks of tests/adversaries.py, as many as there is room for, each in a notebook that is
+  right otherwise; tests/test_grade_adversarial.py makes all of them
 
 A score is known from what was put in: an exercise that nothing was done to has all its points, one
 with a misconception in it none. Where a misconception lies below an exercise that uses it, whether
@@ -14,7 +15,6 @@ that one still passes is found by running the cases in this process, with no gra
 """
 
 import argparse
-import ast
 import json
 import os
 import random
@@ -41,6 +41,7 @@ from course.paths import ROOT
 from course.runner import Runner
 from course.trial import Local, run_cases
 from tests import adversaries
+from tests.style_notebooks import in_style
 from tests.wrong_notebooks import with_wrong
 
 SIZE = 200
@@ -103,18 +104,24 @@ def differences(made: list[Made], out: Path) -> Iterator[str]:
 def write_class(folder: Path, args: argparse.Namespace) -> list[Made]:
     """The submissions of a class, written into a folder that is not there yet."""
     folder.mkdir(parents=True)
-    wanted = args.chapters or [chapter.number for chapter in manifest.chapters()]
-    chapters = [chapter for chapter in manifest.chapters() if chapter.number in wanted]
-    made = [*wrong_ones(chapters), *right_ones(chapters)]
-    made += [] if args.peaceful else hostile_ones()
-    dice = random.Random(200)
-    while len(made) < args.size:
-        made.append(mixed_one(dice, len(made), chapters))
-    dice.shuffle(made)
-    made = made[: args.size]
+    made = make_class(args)
     for one in made:
         write(folder, one)
     return made
+
+
+def make_class(args: argparse.Namespace) -> list[Made]:
+    """Everything that is wrong and right once, attacks, and mixtures until it is large enough."""
+    wanted = args.chapters or [chapter.number for chapter in manifest.chapters()]
+    chapters = [chapter for chapter in manifest.chapters() if chapter.number in wanted]
+    made, dice = [*wrong_ones(chapters), *right_ones(chapters)], random.Random(200)
+    if not args.peaceful and (room := args.size - len(made)) > 0:  # a quarter of it to be mixed
+        attacks = list(hostile_ones())
+        made += dice.sample(attacks, min(len(attacks), room * 3 // 4))
+    while len(made) < args.size:
+        made.append(mixed_one(dice, len(made), chapters))
+    dice.shuffle(made)
+    return made[: args.size]
 
 
 def write(folder: Path, one: Made) -> None:
@@ -168,47 +175,6 @@ def right_ones(chapters: list[Chapter]) -> Iterator[Made]:
 def full(chapter: Chapter) -> dict[str, int]:
     """All points of a chapter."""
     return {exercise.id: exercise.points for exercise in chapter.exercises}
-
-
-def in_style(chapter: Chapter, path: Path) -> str:
-    """A module of tests/styles as a .py file with marks: what an exercise asks for in its cell, all
-    else in cells before, and in place of an import of our solutions what a notebook provides."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    own = {f"solutions.{module}" for module in chapter.modules}
-    asked = {name: e.id for e in chapter.exercises for name in e.functions}
-    cells: dict[str, list[str]] = defaultdict(list)
-    for node in tree.body:
-        name = getattr(node, "name", "") or _assigned(node)
-        if isinstance(node, ast.ImportFrom) and node.module in own:
-            cells["provided"] += provided(chapter, {alias.name for alias in node.names}, tree)
-            cells["provided"] += [f"{a.asname} = {a.name}" for a in node.names if a.asname]
-        elif name in asked:
-            cells[asked[name]].append(ast.unparse(node))
-        else:
-            cells["provided"].append(ast.unparse(node))
-    marks = {key: f"#| exercise {key}" if key != "provided" else "#| provided" for key in cells}
-    order = ["provided", *sorted(key for key in cells if key != "provided")]
-    return "\n".join(f"# %%\n{marks[key]}\n" + "\n\n".join(cells[key]) + "\n" for key in order)
-
-
-def provided(chapter: Chapter, names: set[str], tree: ast.Module) -> list[str]:
-    """Our definitions of these names and of what they use, which no exercise asks for."""
-    known = notebooks.definitions(chapter)
-    asked = {name for exercise in chapter.exercises for name in exercise.functions}
-    own = {getattr(node, "name", "") or _assigned(node) for node in tree.body}
-    waiting, wanted = list(names), set()
-    while waiting:
-        name = waiting.pop()
-        if name in known and name not in wanted and name not in asked:
-            wanted.add(name)
-            waiting += known[name].uses - own
-    sources = [d.source for name, d in known.items() if name in wanted]
-    return [notebooks._imports(chapter), *sources]
-
-
-def _assigned(node: ast.stmt) -> str:
-    target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-    return target.id if isinstance(target, ast.Name) else ""
 
 
 # ---- wrong ----

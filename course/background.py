@@ -1,12 +1,21 @@
 """A server as a process of ours, in the background: until it is ready, and until it has ended."""
 
+import os
+import signal
 import subprocess
+import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 
+APART: dict = (  # of Popen: Ctrl-C is for us, who end the server then
+    {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    if sys.platform == "win32"
+    else {"start_new_session": True}
+)
 START = 180.0  # seconds to load and warm up, at most
 STOP = 40.0  # seconds to drain, at most
 
@@ -35,6 +44,27 @@ def address_when_ready(process: subprocess.Popen, said: Path, seconds: float = S
                 return url
         time.sleep(0.1)
     raise NotReady(f"the server is not ready after {seconds:g} s:\n{text[-2000:]}")
+
+
+def follow_stdin(on_line: Callable[[], object] = lambda: None) -> None:
+    """In a server: end it with its stdin, so that it never outlives whoever started it.
+
+    Args:
+        on_line: called for each line that comes.
+    """
+    threading.Thread(target=_follow, args=[on_line], daemon=True).start()
+
+
+def _follow(on_line: Callable[[], object]) -> None:
+    while read := os.read(sys.stdin.fileno(), 4096):  # sys.stdin itself would be locked at exit
+        for _ in range(read.count(b"\n")):
+            on_line()
+    if sys.platform == "win32":
+        signal.raise_signal(signal.SIGINT)
+    else:  # as if somebody had pressed Ctrl-C: it drains, and a wait is broken off
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+    time.sleep(STOP)
+    os._exit(1)  # it hangs, and nobody is there to end it
 
 
 def _is_ready(url: str) -> bool:

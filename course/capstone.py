@@ -1,125 +1,75 @@
 """`python -m course capstone`: your own engine, chapters 02 to 08, tested from end to end."""
 
 import argparse
-import os
-import subprocess
+import signal
 import sys
-import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 
-import httpx
 from tqdm import tqdm
 
-from course import background, mine
-from course.capstone_checks import CHECKS, ROWS, WAITING, Check
-from course.capstone_target import Failed, Target, stop
+from course import background, capstone_run, mine
+from course.capstone_checks import CHECKS, Check
 from course.mine import Plan, Refused
 from course.model import ModelError, ensure_model
-from course.paths import MODELS, ROOT, WORK
 
 
 def main(argv: list[str]) -> int:
     """The verb: 0 when every check passed, 1 when one failed or nothing could be checked."""
     args = _parser().parse_args(argv)
     checks = [check for check in CHECKS if not args.check or check.name in args.check]
+    found: list[tuple[Check, str | None]] = []
+    _end_as_by_ctrl_c()
     try:
         plans = mine.choose(args.reference)
         ensure_model()
-        with server(args.reference) as target:
-            found = run(target, checks)
+
+        def tell(check: Check, problem: str | None) -> None:
+            found.append((check, problem))
+            tqdm.write(told(check, problem, plans), file=sys.stdout)  # above the bar
+            sys.stdout.flush()
+
+        capstone_run.run(partial(capstone_run.server, args.reference), checks, tell)
     except (Refused, background.NotReady, ModelError) as problem:
         print(f"capstone: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("\ncapstone: stopped", file=sys.stderr)
+        said = f"stopped after {len(found)} of {len(checks)} checks, of which {_passed(found)}"
+        print(f"\ncapstone: {said} passed", file=sys.stderr)
         return 130
-    print(table(found, plans))
     print(summary(found, plans, args.name))
-    return 0 if all(problem is None for _, problem in found) else 1
+    return 0 if _passed(found) == len(found) else 1
 
 
-def run(target: Target, checks: Sequence[Check]) -> list[tuple[Check, str | None]]:
-    """Every check with what is wrong; None when it passed. One that fails stops no other."""
-    found = []
-    for check in tqdm(checks, unit="check", disable=None, leave=False):
-        try:
-            settle(target)
-            check.run(target)
-            found.append((check, None))
-        except Failed as problem:
-            found.append((check, str(problem)))
-        except (httpx.HTTPError, OSError) as problem:
-            gone = "the server has ended" if target.process.poll() is not None else "no answer"
-            found.append((check, f"{gone} ({type(problem).__name__}: {problem})"))
-        except (ValueError, KeyError, IndexError, TypeError) as problem:
-            shape = f"the answer has not the shape that clients read ({problem!r})"
-            found.append((check, shape))
-    return found
+def _end_as_by_ctrl_c() -> None:
+    """Whoever closes the terminal, or stops the process, ends the server too."""
+
+    def interrupt(*_) -> None:
+        raise KeyboardInterrupt
+
+    for name in ("SIGTERM", "SIGHUP"):
+        if number := getattr(signal, name, None):
+            signal.signal(number, interrupt)
 
 
-def settle(target: Target) -> None:
-    """What a failed check left under way must not spoil the next: wait for it, but not for ever."""
-    with suppress(Failed):
-        target.empty()
-
-
-@contextmanager
-def server(references: Sequence[str], *more: str) -> Iterator[Target]:
-    """`serve --mine` on a free port, ready; ended with the block, whatever happens in it.
-
-    Errors: NotReady with the last it said when it does not become ready.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        logs, said = Path(folder) / "logs", Path(folder) / "stderr"
-        with said.open("wb") as stderr:
-            process = _start(references, more, Path(folder), logs, stderr)
-        try:
-            yield Target(background.address_when_ready(process, said), process, logs)
-        finally:
-            background.end(process, lambda: stop(process))
-
-
-def _start(references, more, folder: Path, logs: Path, stderr) -> subprocess.Popen:
-    settings = {"port": 0, "max-running": ROWS, "max-waiting": WAITING, "max-context": 512}
-    settings |= {"log-dir": logs, "log-seconds": 3600, "queue-timeout": 120}
-    command = [sys.executable, "-m", "course", "serve", "--mine"]
-    command += [word for name in references for word in ("--reference", name)]
-    command += [word for name, value in settings.items() for word in (f"--{name}", str(value))]
-    (folder / "llm.toml").touch()  # the settings are the ones here, not those of the learner
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("LLM_")}
-    environment |= {"COURSE_WORK": str(WORK), "COURSE_MODELS": str(MODELS)}
-    environment |= {"LLM_CONFIG": str(folder / "llm.toml"), "PYTHONUNBUFFERED": "1"}
-    group = subprocess.CREATE_NEW_PROCESS_GROUP if sys.platform == "win32" else 0
-    return subprocess.Popen(
-        [*command, *more],
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=stderr,
-        creationflags=group,
-        start_new_session=sys.platform != "win32",  # Ctrl-C is for us: we end it
-    )
+def _passed(found: Sequence[tuple[Check, str | None]]) -> int:
+    return sum(problem is None for _, problem in found)
 
 
 # ---- What is said ----
 
 
-def table(found: Sequence[tuple[Check, str | None]], plans: Sequence[Plan]) -> str:
-    """A line for each check; for one that failed, what was seen and which layer to look at."""
-    files = {module: file for plan in plans for module, file in _files(plan)}
-    lines = []
-    for check, problem in found:
-        lines.append(f"{'passed' if problem is None else 'FAILED':8}{check.name:15}{check.promise}")
-        if problem is not None:
-            where = list(dict.fromkeys(files[layer] for layer in check.layers))
-            places = [(file, [one for one in check.layers if files[one] == file]) for file in where]
-            told = "; ".join(f"{', '.join(layers)} in {file}" for file, layers in places)
-            lines += _indented(f"seen: {problem}") + _indented(f"look at: {told}")
+def told(check: Check, problem: str | None, plans: Sequence[Plan]) -> str:
+    """The line of a check; if it failed, what was seen and which layer to look at."""
+    lines = [f"{'passed' if problem is None else 'FAILED':8}{check.name:15}{check.promise}"]
+    if problem is not None:
+        files = {module: file for plan in plans for module, file in _files(plan)}
+        where = list(dict.fromkeys(files[layer] for layer in check.layers))
+        places = [(file, [one for one in check.layers if files[one] == file]) for file in where]
+        look = "; ".join(f"{', '.join(layers)} in {file}" for file, layers in places)
+        lines += _indented(f"seen: {problem}") + _indented(f"look at: {look}")
     return "\n".join(lines)
 
 
@@ -137,11 +87,14 @@ def _indented(text: str) -> list[str]:
 
 def summary(found: Sequence[tuple[Check, str | None]], plans: Sequence[Plan], name: str) -> str:
     """What was built by whom, and what it passed: files with their whole SHA-256."""
-    passed = sum(problem is None for _, problem in found)
     now = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     whole = sum(plan.submission is not None and not plan.reference for plan in plans)
     who = f"built by {name}" if name else "built by you"
-    lines = ["", f"An inference engine, {who}", f"{now}: {passed} of {len(found)} checks passed"]
+    lines = [
+        "",
+        f"An inference engine, {who}",
+        f"{now}: {_passed(found)} of {len(found)} checks passed",
+    ]
     if len(found) < len(CHECKS):
         lines.append(f"(not all: {len(CHECKS)} make the capstone)")
     lines.append(f"{whole} of {len(plans)} chapters are all your own")

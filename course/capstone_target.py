@@ -69,15 +69,15 @@ class Target:
                 found[" ".join([sample.name, *others])] = sample.value
         return found
 
-    def empty(self) -> None:
-        """Nobody runs or waits, and no room in the cache is reserved."""
+    def empty(self, seconds: float = 30.0) -> None:
+        """Nobody runs or waits, and no room in the cache is reserved: soon, or Failed."""
         names = ("llm_requests_running", "llm_requests_waiting", "llm_kv_cache_usage_ratio")
 
         def left() -> dict[str, float]:
             now = self.metrics()
             return {name: now[name] for name in names if now[name]}
 
-        until(lambda: not left(), lambda: f"there is something left: {left()}")
+        until(lambda: not left(), lambda: f"there is something left: {left()}", seconds)
 
     def send(self, path: str, **body) -> socket.socket:
         """A request on a connection of its own, whose answer nobody reads yet."""

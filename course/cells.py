@@ -59,12 +59,15 @@ class Cell:
 
     @property
     def broken(self) -> Exception | None:
-        """Why it does not parse; None when it does."""
+        """Why it does not parse; None when it does.
+
+        Nothing is compiled here: a few nested `finally` keep a compiler at work for days.
+        """
         if len(self.source) > LONGEST:
             return ValueError(f"it is {len(self.source)} characters long; {LONGEST} are the most")
         try:
             with warnings.catch_warnings(action="ignore"):
-                compile(self.source, "cell", "exec", dont_inherit=True)
+                ast.parse(self.source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             return error
         return None
@@ -94,7 +97,7 @@ def notebook_cells(data: bytes) -> list[Raw]:
         return [_raw(cell, number) for number, cell in enumerate(notebook["cells"], 1)]
     except SubmissionError:
         raise
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise SubmissionError(
             f"not a notebook that can be read ({type(error).__name__}: {error}): "
             "was the save interrupted? Jupyter keeps an older copy in .ipynb_checkpoints"

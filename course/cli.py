@@ -26,6 +26,7 @@ VERBS = """\
   load              requests at a rate against a running server, and how long each waits
   report LOG        the periodic lines of a service as plots, and what is missing in them
   gate A B          two files of load --out: may the upgrade go out?
+  diagnose A B      two readings of /metrics: what is wrong, and what to do next
   quantize          put the model into fewer bits, or measure what that costs
   grade DIR OUT     grade a class: a folder of submissions in, a gradebook out
   model             fetch and check the model
@@ -206,6 +207,12 @@ def _gate(argv: list[str]) -> int:
     return gate.main(argv)
 
 
+def _diagnose(argv: list[str]) -> int:
+    from course import diagnose
+
+    return diagnose.main(argv)
+
+
 def _quantize(argv: list[str]) -> int:
     from course import quantize
 
@@ -258,6 +265,7 @@ _VERBS: dict[str, Callable[[list[str]], int]] = {
     "load": _load,
     "report": _report,
     "gate": _gate,
+    "diagnose": _diagnose,
     "quantize": _quantize,
     "grade": _grade,
     "doctor": _doctor,

@@ -5,35 +5,31 @@ incident begins. The learner has the dashboard, the logs and the metrics, and an
 """
 
 import argparse
-import contextlib
-import os
 import queue
 import random
 import re
-import subprocess
 import sys
 import textwrap
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from course import background
+from course.drills import DRILLS, typed
 from course.drills.causes import CAUSES, NUDGES
 from course.model import ModelError, ensure_model
-from course.paths import MODELS, ROOT, WORK
+from course.paths import ROOT, WORK
+
+if TYPE_CHECKING:
+    from course.drills.incident import Incident  # later: it imports what talks over HTTP
 
 README = ROOT / "chapters" / "08_monitoring" / "README.md"
+LOOK = 0.5  # seconds between two looks whether the server still runs
+STOP = 20  # seconds that a server takes to end, about, when one of its steps hangs
 HELP = "a cause; `list` shows the causes, `quit` ends the drill"
 
 
 def main(argv: list[str]) -> int:
     """The verb: 0 when the cause was found, 1 when not, 130 after Ctrl-C."""
-    from course.drills import DRILLS
-
-    args = _parser().parse_args(argv)
+    args = _arguments(argv)
     name = random.choice(sorted(DRILLS)) if args.random else args.name
     if name is None:
         print(catalogue())
@@ -46,8 +42,9 @@ def main(argv: list[str]) -> int:
         right, text = judge(name, args.answer)
         print(text)
         return 0 if right else 1
+    from course import background
+
     try:
-        ensure_model()
         return play(name, args.calm, 60 * args.minutes)
     except (background.NotReady, ModelError) as problem:
         print(f"drill: {problem}", file=sys.stderr)
@@ -59,8 +56,6 @@ def main(argv: list[str]) -> int:
 
 def catalogue() -> str:
     """The drills with their tickets, and how to begin."""
-    from course.drills import DRILLS
-
     lines = [f"{name:10} {_folded(drill.ticket, 11)}" for name, drill in DRILLS.items()]
     return "\n".join([*lines, "", "python -m course drill NAME, or --random"])
 
@@ -70,8 +65,6 @@ def catalogue() -> str:
 
 def judge(name: str, answer: str) -> tuple[bool, str]:
     """Whether a cause is that of a drill, and what to say: the debrief, or what to look at."""
-    from course.drills import DRILLS
-
     answer = answer.strip().lower().replace("-", "_").replace(" ", "_")
     if answer not in CAUSES:
         return False, f"{answer[:40]!r} is none of the causes:\n{causes()}"
@@ -95,76 +88,33 @@ def debrief(name: str) -> str:
 # ---- The drill ----
 
 
-@dataclass(frozen=True)
-class Incident:
-    """A drill that runs: where, and the folder of its logs."""
-
-    name: str
-    url: str
-    logs: Path
-    process: subprocess.Popen
-    stop: threading.Event  # of the clients
-
-    def begin(self) -> None:
-        """From here on the fault is there."""
-        from course.drills import DRILLS, clients
-
-        with contextlib.suppress(OSError):  # it has ended: the clients will notice
-            self.process.stdin.write(b"begin\n")
-            self.process.stdin.flush()
-        clients.start(self.url, DRILLS[self.name].load, self.stop)
-
-
-@contextmanager
-def incident(name: str, logs: Path) -> Iterator[Incident]:
-    """The server of a drill, ready, with its usual clients; ended with the block.
-
-    Errors: NotReady.
-    """
-    from course.drills import clients
-
-    logs.mkdir(parents=True, exist_ok=True)
-    said, stop = logs / "server.log", threading.Event()
-    with said.open("wb") as stderr:
-        process = _start(name, logs, stderr)
-    try:
-        url = background.address_when_ready(process, said)
-        clients.start(url, clients.USUAL, stop)
-        yield Incident(name, url, logs, process, stop)
-    finally:
-        stop.set()
-        background.end(process, process.stdin.close)
-
-
-def _start(name: str, logs: Path, stderr) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-m", "course.drills.server", name, str(logs)],
-        cwd=ROOT,
-        env=os.environ | {"COURSE_MODELS": str(MODELS)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=stderr,
-        start_new_session=sys.platform != "win32",  # Ctrl-C is for us: we end it
-        creationflags=subprocess.CREATE_NEW_PROCESS_GROUP if sys.platform == "win32" else 0,
-    )
-
-
 def play(name: str, calm: float, seconds: float) -> int:
     """Run a drill until the cause is found, the time is over or the learner gives up."""
+    from course.drills.incident import incident
+
+    lines = typed.lines()
+    if typed.nobody(lines):
+        print(_nobody(name))
+        return 1
+    ensure_model()
     print("loading the model ...", flush=True)
     logs = WORK / "drills" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     with incident(name, logs.resolve()) as running:
         print(_opening(running, calm, seconds), flush=True)
         try:
-            return _ask(running, calm, time.monotonic() + seconds)
+            return _ask(running, lines, calm, time.monotonic() + seconds)
         finally:
-            print("stopping the server ...", flush=True)
+            print(f"stopping the server; it may take {STOP} s ...", flush=True)
 
 
-def _opening(running: Incident, calm: float, seconds: float) -> str:
+def _opening(running: "Incident", calm: float, seconds: float) -> str:
+    from course.drills.clients import THOUGHT, USUAL
+
     return f"""
-A load runs by itself: people ask short questions, about one a second.
+A load runs by itself: {len(USUAL)} people ask short questions, and each asks again {THOUGHT:g} s
+after an answer.
 For {calm:g} s all is well: that is what you compare with. Keep a reading of the metrics now.
+The dashboard does not show everything: /metrics has more.
 
   dashboard   {running.url}/dashboard
   metrics     {running.url}/metrics
@@ -174,24 +124,24 @@ Your answer: {HELP}. In {seconds / 60:g} minutes the server stops by itself.
 """
 
 
-def _ask(running: Incident, calm: float, end: float) -> int:
+def _ask(running: "Incident", lines: queue.Queue, calm: float, end: float) -> int:
     """Answers until one is right."""
-    from course.drills import DRILLS
-
-    lines = _lines()
     begin = time.monotonic() + calm
     while time.monotonic() < end:
-        until = end if begin is None else min(begin, end)
+        until = min(begin or end, end, time.monotonic() + LOOK)
         try:
             line = lines.get(timeout=max(until - time.monotonic(), 0))
         except queue.Empty:
+            if running.process.poll() is not None:
+                print(f"\n{_ended(running)}")
+                return 1
             if begin is not None and time.monotonic() >= begin:
                 begin = None
                 running.begin()
                 print(f"\n{_folded(DRILLS[running.name].ticket, 0)}\n\ncause> ", end="", flush=True)
             continue
         if line is None:
-            print(f"\nnobody to ask here: answer with drill {running.name} --answer CAUSE")
+            print(f"\n{_nobody(running.name)}")
             return 1
         if line.strip() in ("q", "quit", "exit"):
             return 1
@@ -205,27 +155,41 @@ def _ask(running: Incident, calm: float, end: float) -> int:
     return 1
 
 
-def _lines() -> queue.Queue:
-    """What is typed, line by line, and None at the end. Whoever waits for it can stop waiting."""
-    typed: queue.Queue = queue.Queue()
+def _nobody(name: str) -> str:
+    return f"nobody to ask here: answer with drill {name} --answer CAUSE"
 
-    def read() -> None:
-        for line in sys.stdin:
-            typed.put(line)
-        typed.put(None)
 
-    threading.Thread(target=read, daemon=True).start()
-    return typed
+def _ended(running: "Incident") -> str:
+    return (
+        f"The server has ended by itself (exit code {running.process.returncode}), which is no "
+        f"part of the drill: its last words are in {running.logs / 'server.log'}"
+    )
 
 
 def _folded(text: str, indent: int) -> str:
     return textwrap.fill(text, 92, subsequent_indent=" " * indent)
 
 
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    """The arguments, when they go together."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.answer is not None and args.name is None:
+        parser.error("--answer needs the NAME of the drill that it answers")
+    if args.calm >= 60 * args.minutes:
+        parser.error(
+            f"--calm {args.calm:g} s is as long as the whole drill (--minutes {args.minutes:g}): "
+            "the incident would never begin"
+        )
+    return args
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m course drill",
         description="A service with a fault in it. Find the cause from what it shows.",
+        epilog="The server takes a free port, whatever LLM_PORT says, and prints its address: a "
+        "service of your own may run beside it.",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("name", nargs="?", help="without one, all are listed")
@@ -246,5 +210,5 @@ def _positive(text: str) -> float:
     except ValueError:
         value = 0.0
     if not 0 < value < 1e6:
-        raise argparse.ArgumentTypeError(f"must be a number above 0, not {text[:20]!r}")
+        raise argparse.ArgumentTypeError(f"must be above 0 and below a million, not {text[:20]!r}")
     return value

@@ -10,7 +10,7 @@ import re
 import statistics
 import sys
 
-from solutions.upgrade_gate import Benchmark, Verdict, judge_upgrade, read_benchmark
+from solutions.upgrade_gate import Benchmark, Figure, Verdict, judge_upgrade, read_benchmark
 
 EXIT = {"pass": 0, "fail": 1, "unclear": 2, "incomparable": 2}
 SAID = {
@@ -51,15 +51,22 @@ def report(
 
 
 def _table(before: Benchmark, after: Benchmark, verdict: Verdict) -> list[str]:
-    """Means, in columns."""
+    """Means, in columns; geometric ones where the change is a ratio."""
     rows = [("figure", "before", "after", "unit", "worse by", "verdict")]
     for name, compared in verdict.comparisons.items():
         one, other = before.figures[name], after.figures[name]
         change = "?" if compared.change is None else f"{100 * compared.change:+.1f} %"
-        means = (f"{statistics.fmean(figure.values):.4g}" for figure in (one, other))
+        means = (f"{_mean(figure):.4g}" for figure in (one, other))
         rows.append((name, *means, one.unit, change, compared.verdict))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _mean(figure: Figure) -> float:
+    """The mean that the gate compares."""
+    if figure.unit == "ratio" or min(figure.values) <= 0:
+        return statistics.fmean(figure.values)
+    return statistics.geometric_mean(figure.values)
 
 
 def _share(text: str) -> float:

@@ -16,9 +16,8 @@ from tqdm import tqdm
 
 from course import manifest
 from course.arguments import at_least_one
-from course.grading import feedback, record, tables
+from course.grading import feedback, formats, record, tables
 from course.grading.entries import Entry, find_entries
-from course.grading.formats import FORMATS
 from course.grading.hidden import Hidden, SecretError, check_folder, read_secret
 from course.grading.pool import Graded, GraderError, Pool, Task
 from course.grading.summary import grader_errors, summary
@@ -53,12 +52,15 @@ def main(argv: list[str]) -> int:
 
 @contextmanager
 def _orderly_end() -> Iterator[None]:
-    """SIGTERM, as from a runner out of patience, ends like an interrupt: nothing is left behind."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """SIGTERM, as from a runner out of patience, or a closed terminal ends like an interrupt:
+    nothing is left behind."""
+    numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
+    before = {n: signal.signal(n, signal.default_int_handler) for n in numbers if n is not None}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _grade(args, entries: list[Entry], ignored: list[str], only: set[str], hidden: Hidden) -> int:
@@ -68,22 +70,23 @@ def _grade(args, entries: list[Entry], ignored: list[str], only: set[str], hidde
         "memory": args.memory * 2**20,
         "sandbox": args.sandbox,
         "secret": hidden.secret.hex(),
-        "hidden": str(hidden.folder.resolve()) if hidden.folder else "",
+        "hidden": str(hidden.folder) if hidden.folder else "",
+        "covered": [str(f.resolve()) for f in (args.submissions, args.out, hidden.folder) if f],
     }
     rules = [record.grader_fingerprint(), args.seed, args.seconds, args.memory]
     order["key"] = hashlib.sha256(repr([*rules, hidden.fingerprint()]).encode()).hexdigest()
     old = {entry: record.read(record.place(args.out, entry)) for entry in entries}
     tasks = [_task(entry, old[entry], only, args.again) for entry in entries]
-    records: dict[str, dict] = {}
+    records: dict[Entry, dict] = {}
     pool = Pool(order, args.jobs)
     with tqdm(total=len(tasks), unit="submission", disable=None, smoothing=0) as bar:
 
         def done(graded: Graded) -> None:
-            records[graded.entry.id] = _keep(args, graded)
+            records[graded.entry] = _keep(args, graded)
             bar.update()
 
         pool.run(tasks, bar.refresh, done)
-    return _close(args, [records[e.id] for e in entries], entries, ignored, only, pool.sandbox)
+    return _close(args, [records[e] for e in entries], entries, ignored, only, pool.sandbox)
 
 
 def _task(entry: Entry, old: dict | None, only: set[str], again: bool) -> Task:
@@ -102,10 +105,12 @@ def _keep(args, graded: Graded) -> dict:
     record.write(folder / "feedback.md", feedback.markdown(made))
     record.write(folder / "feedback.html", feedback.page(made))
     for name in args.format:
-        file, write = FORMATS[name]
-        record.write(folder / file, write(made))
-        if args.one:
-            record.write(args.out / file, write(made))
+        file, text = formats.write(name, made)
+        for place in (folder, *([args.out] if args.one else [])):
+            if text is None:
+                (place / file).unlink(missing_ok=True)  # an earlier one would be taken for this
+            else:
+                record.write(place / file, text)
     record.write(folder / "grade.json", record.dump(made))
     return made
 
@@ -140,8 +145,8 @@ def _entries(args) -> tuple[list[Entry], list[str]]:
         return [Entry(args.submissions.resolve())], []
     if not args.submissions.is_dir():
         raise ValueError(f"{args.submissions} is no folder: add --one to grade one submission")
-    if args.out.resolve() == args.submissions.resolve():
-        raise ValueError("OUT is the folder of submissions itself: name another")
+    if args.submissions.resolve() in (args.out.resolve(), (args.out / record.FOLDER).resolve()):
+        raise ValueError("OUT would write into the folder of submissions: name another")
     entries, ignored = find_entries(args.submissions, args.out)
     if not entries:
         raise ValueError(
@@ -153,7 +158,7 @@ def _entries(args) -> tuple[list[Entry], list[str]]:
 def _hidden(args) -> Hidden:
     secret = read_secret(args.secret) if args.secret else b""
     if args.hidden:
-        check_folder(args.hidden.resolve(), {chapter.slug for chapter in manifest.chapters()})
+        check_folder(args.hidden.resolve(), manifest.chapters())
     return Hidden(secret, args.hidden.resolve() if args.hidden else None)
 
 
@@ -166,6 +171,16 @@ def _exercises(only: list[str]) -> set[str]:
         else:
             ids |= {exercise.id for exercise in manifest.find_chapter(name).exercises}
     return ids
+
+
+def _seconds(text: str) -> float:
+    """A limit of time: above zero, at most a day."""
+    try:
+        if 0 < (seconds := float(text)) <= 24 * 3600:
+            return seconds
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"must be seconds above 0, at most a day, not {text[:20]!r}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -181,7 +196,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--jobs", type=at_least_one, default=1, metavar="N", help="at once")
     parser.add_argument(
-        "--format", nargs="+", default=[], choices=sorted(FORMATS), help="also write these"
+        "--format", nargs="+", default=[], choices=sorted(formats.FORMATS), help="also write these"
     )
     parser.add_argument("--one", action="store_true", help="SUBMISSIONS is a single submission")
     parser.add_argument("--again", action="store_true", help="grade what was graded before, too")
@@ -190,7 +205,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--sandbox", default="", choices=list(PROMISES), help="this or none")
     parser.add_argument("--seed", type=int, default=SEED, metavar="N", help="of the public cases")
     parser.add_argument(
-        "--seconds", type=float, default=LIMITS.seconds, metavar="S", help="for each exercise"
+        "--seconds", type=_seconds, default=LIMITS.seconds, metavar="S", help="for each exercise"
     )
     parser.add_argument(
         "--memory", type=at_least_one, default=LIMITS.memory // 2**20, metavar="MIB"

@@ -49,7 +49,11 @@ def main(argv: list[str]) -> int:
         print("\nload: stopped; this is what there was. No file was written.", file=sys.stderr)
         return 130
     _print(rounds)
-    return _keep(args, target, rounds)
+    try:
+        return _keep(args, target, rounds)
+    except ValueError as problem:
+        print(f"load: {problem}", file=sys.stderr)
+        return 1
 
 
 def _print(rounds: list[Round]) -> None:
@@ -63,10 +67,7 @@ def _keep(args: argparse.Namespace, target: Target, rounds: list[Round]) -> int:
     if not any(o.kind == ANSWERED for made in rounds for o in made.outcomes):
         print("load: no request was answered; no file was written", file=sys.stderr)
         return 1
-    if args.plot:
-        load_plot.save(args.plot, rounds, f"{target.model} at {target.url}")
-        print(f"plot: {args.plot}")
-    if args.out:
+    if args.out:  # before the plot: it cannot be had again
         found = load_file.document(
             rounds,
             settings(args),
@@ -78,6 +79,9 @@ def _keep(args: argparse.Namespace, target: Target, rounds: list[Round]) -> int:
         )
         load_file.write(args.out, found)
         print(f"figures: {args.out}")
+    if args.plot:
+        load_plot.save(args.plot, rounds, f"{target.model} at {target.url}")
+        print(f"plot: {args.plot}")
     return 0
 
 

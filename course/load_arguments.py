@@ -4,7 +4,10 @@ import argparse
 import math
 import os
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlsplit
+
+import httpx
 
 from course.arguments import at_least_one
 from course.load_plan import ANSWERS, PROMPTS, Lengths, read_lengths
@@ -17,7 +20,10 @@ FASTEST = 10_000.0  # requests a second
 
 def parse(argv: list[str]) -> argparse.Namespace:
     """The arguments: `rates` is a list, and one of `requests` and `seconds` is set."""
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.out and args.plot and args.out.resolve() == args.plot.resolve():
+        parser.error("--out and --plot name the same file: name two")
     if args.seconds is None and args.requests is None:
         args.requests = REQUESTS
     return args
@@ -25,12 +31,39 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def _url(text: str) -> str:
     """A server's address, without the /v1 that clients want."""
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not an address such as {URL}")
+    try:
+        parts = urlsplit(text)
+        fine = parts.scheme in ("http", "https") and httpx.URL(text).host and parts.port != 0
+    except (ValueError, httpx.InvalidURL):  # no such port, a bracket without its other
+        fine = False
+    if not fine or parts.query or parts.fragment or not text.isprintable():
+        raise argparse.ArgumentTypeError(f"{_hidden(text)} is not an address such as {URL}")
     if parts.username or parts.password:
         raise argparse.ArgumentTypeError("leave the password out of the address: use --api-key")
     return text.rstrip("/").removesuffix("/v1")
+
+
+def _hidden(text: str) -> str:
+    """What was given as an address, cut, without what may be a password."""
+    _, at, rest = text.rpartition("@")
+    return repr(f"{'…@' if at else ''}{rest}"[:60])
+
+
+def _key(text: str) -> str:
+    """An API key as the service's settings take it. What is wrong with it never shows it."""
+    if not text.isprintable() or text != text.strip():
+        raise argparse.ArgumentTypeError(
+            "the key (here or in LLM_API_KEY) must be printable, without blanks at its ends: "
+            "it travels in a header"
+        )
+    return text
+
+
+def _file(text: str) -> Path:
+    """A file to be written."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("the name of the file is empty: write its path")
+    return folder_argument(text)
 
 
 def _rate(text: str) -> float:
@@ -150,14 +183,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", metavar="NAME", help="default: the first that the server names")
     parser.add_argument(
         "--api-key",
+        type=_key,
         default=os.environ.get("LLM_API_KEY") or None,
         metavar="KEY",
         help="default: LLM_API_KEY of the environment",
     )
-    parser.add_argument(
-        "--out", type=folder_argument, metavar="F.json", help="the figures, for a comparison"
-    )
-    parser.add_argument(
-        "--plot", type=folder_argument, metavar="F.png", help="a picture of the latencies"
-    )
+    parser.add_argument("--out", type=_file, metavar="F.json", help="the figures, for a comparison")
+    parser.add_argument("--plot", type=_file, metavar="F.png", help="a picture of the latencies")
     return parser

@@ -82,7 +82,7 @@ class Target:
         """
         headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
         if self.key:
-            headers["Authorization"] = f"Bearer {self.key}"
+            headers["Authorization"] = f"Bearer {self.key}".encode()  # ASCII is httpx's own way
         return httpx.AsyncClient(
             base_url=self.url,
             headers=headers,

@@ -4,6 +4,7 @@ Two of them, from before and after a change, are what an upgrade is judged by; t
 values of each repetition are kept and not their mean: how far they lie apart is the noise.
 """
 
+import contextlib
 import datetime
 import json
 import os
@@ -97,11 +98,31 @@ def free_place(path: Path) -> None:
         raise ValueError(f"{path} is there already: move it, or name another file")
     if not path.parent.is_dir():
         raise ValueError(f"{path.parent} is not a folder: make it first, or name another file")
+    put(path, b"", keep=False)
 
 
 def write(path: Path, found: dict) -> None:
-    """The file, whole or not at all."""
-    partial = path.with_name(path.name + ".partial")
+    """The figures as a file. Errors: ValueError, as `put`."""
     text = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    partial.write_text(text, encoding="utf-8", newline="\n")
-    os.replace(partial, path)
+    put(path, text.encode())
+
+
+def put(path: Path, data: bytes, keep: bool = True) -> None:
+    """Write a file whole, or leave nothing of it.
+
+    Args:
+        keep: false only tries whether it could be written.
+
+    Errors: ValueError, with the file and what the system says.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        partial.write_bytes(data)
+        if keep:
+            os.replace(partial, path)
+    except OSError as problem:
+        reason = problem.strerror or problem
+        raise ValueError(f"{path} cannot be written ({reason}): name another place") from None
+    finally:
+        with contextlib.suppress(OSError):
+            partial.unlink()

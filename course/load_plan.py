@@ -108,7 +108,7 @@ def times(
     due = arrivals(rate, random.Random(f"arrivals {seed}"))
     if seconds is not None:
         due = takewhile(lambda at: at <= seconds, due)
-    found = list(islice(due, MOST + 1 if requests is None else requests))
+    found = list(islice(due, MOST + 1 if requests is None else min(requests, MOST + 1)))
     if not found:
         raise ValueError(
             f"no request arrives in {seconds:g} s at {rate:g} a second: take more seconds"

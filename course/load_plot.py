@@ -1,9 +1,11 @@
 """A picture of a run: how latencies are distributed, and what they do when the rate rises."""
 
-import os
+import io
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from course import load_file
 from course.load_figures import UNFINISHED, figures, percentile, samples
 from course.load_report import Round
 
@@ -39,7 +41,17 @@ def by_rate(rounds: Sequence[Round], figure: str) -> tuple[list[float], list[flo
 
 
 def save(path: Path, rounds: Sequence[Round], title: str) -> None:
-    """Draw everything into a PNG file, which is whole or not there."""
+    """Draw everything into a PNG file. Errors: ValueError when it cannot be written."""
+    import matplotlib.pyplot as plt
+
+    figure, data = draw(rounds, title), io.BytesIO()
+    figure.savefig(data, format="png", dpi=120)
+    plt.close(figure)
+    load_file.put(path, data.getvalue())
+
+
+def draw(rounds: Sequence[Round], title: str):
+    """The figure: three distributions, and what a rate or the time does to the latency."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -53,10 +65,7 @@ def save(path: Path, rounds: Sequence[Round], title: str) -> None:
         _rate_panel(axes[1, 1], rounds)
     else:
         _time_panel(axes[1, 1], rounds)
-    partial = path.with_name(path.name + ".partial")
-    figure.savefig(partial, format="png", dpi=120)
-    plt.close(figure)
-    os.replace(partial, path)
+    return figure
 
 
 def _distribution(axis, rounds: Sequence[Round], name: str) -> None:
@@ -68,9 +77,9 @@ def _distribution(axis, rounds: Sequence[Round], name: str) -> None:
             axis.step(x, share, where="post", label=f"{rate:g} requests/s", **_look(n))
     axis.set(xlabel=f"{PANELS[name]} (ms)", ylabel="share of them at or below", ylim=(0, 1.02))
     if axis.lines:
-        axis.set_xscale(
-            "log" if any(max(line.get_xdata()) > 0 for line in axis.lines) else "linear"
-        )
+        if any(max(line.get_xdata()) > 0 for line in axis.lines):
+            axis.set_xscale("log")
+            _plain(axis.xaxis)
         axis.legend()
     else:
         axis.text(0.5, 0.5, "not measured", ha="center", transform=axis.transAxes)
@@ -91,9 +100,10 @@ def _rate_panel(axis, rounds: Sequence[Round]) -> None:
                 list(dict.fromkeys(x)), [m * 1e3 for m in middle], label=PANELS[name], **_look(n)
             )
     axis.set(xlabel="requests/s", ylabel="p95 (ms); dots: repetitions, line: their median")
-    axis.set_yscale("log")
     axis.grid(alpha=0.3)
     if axis.lines:
+        axis.set_yscale("log")
+        _plain(axis.yaxis)
         axis.legend()
 
 
@@ -113,6 +123,26 @@ def _time_panel(axis, rounds: Sequence[Round]) -> None:
     axis.grid(alpha=0.3)
     if axis.lines:
         axis.legend()
+
+
+def _plain(axis) -> None:
+    """Numbers as people write them along a logarithmic axis: 300, not 3 times 10 to the 2."""
+    from matplotlib import ticker
+
+    low, high = axis.get_view_interval()
+    decades = math.log10(high / low) if low > 0 else 9
+    axis.set_minor_locator(ticker.NullLocator())
+    if decades < 1:
+        axis.set_major_locator(ticker.MaxNLocator(5))
+    else:
+        subs = (1, 2, 5) if decades < 3 else (1,)
+        axis.set_major_locator(ticker.LogLocator(subs=subs, numticks=12))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: written(value)))
+
+
+def written(value: float) -> str:
+    """A number for an axis, without a power of ten."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}" if value >= 0.001 else f"{value:f}"
 
 
 def _look(n: int) -> dict:

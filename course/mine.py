@@ -7,19 +7,18 @@ import a layer before `install`; this file, and what it imports, does not.
 """
 
 import argparse
-import ast
-import functools
 import hashlib
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from course import manifest, passed
 from course.cells import SubmissionError
-from course.manifest import Chapter, Exercise
+from course.manifest import Chapter
+from course.passed import exercises_in, public_names
 from course.paths import ROOT, WORK
 from course.submission import Submission, build, find_submission, read_submission, shown
 
@@ -110,18 +109,29 @@ def choose(names: Sequence[str], folder: Path = WORK) -> list[Plan]:
     own checks, and what to do about each.
     """
     switched = modules_named(names)
-    plans, problems = [], []
+    plans, problems = [], {}
     for chapter in layers():
         try:
-            plan = _plan(chapter, switched, folder)
-            require_passed(plan, folder)
-            plans.append(plan)
+            plans.append(_plan(chapter, switched, folder))
         except (Refused, SubmissionError) as problem:
-            whole = f"--reference {chapter.slug} takes ours for the whole chapter"
-            problems.append(f"{chapter.name}: {problem}; {whole}")
+            problems[chapter.name] = problem
+    record = _judged(plans, folder)
+    for plan in plans:
+        try:
+            require_passed(plan, record)
+        except Refused as problem:
+            problems[plan.chapter.name] = problem
     if problems:
-        raise Refused("\n  ".join(["these chapters cannot be put together yet:", *problems]))
+        raise Refused("\n  ".join(["these chapters cannot be put together yet:", *_told(problems)]))
     return plans
+
+
+def _told(problems: Mapping[str, ValueError]) -> list[str]:
+    """By chapter, in order: what is wrong, and the way out that there always is."""
+    return [
+        f"{name}: {problem}; --reference {name[3:]} takes ours for the whole chapter"
+        for name, problem in sorted(problems.items())
+    ]
 
 
 def layers() -> list[Chapter]:
@@ -172,51 +182,48 @@ def _plan(chapter: Chapter, switched: set[str], folder: Path) -> Plan:
     return Plan(chapter, submission, tuple(mine), reference)
 
 
-@functools.cache
-def public_names(module: str) -> tuple[str, ...]:
-    """What a solution module defines for others."""
-    text = (ROOT / "solutions" / f"{module}.py").read_text(encoding="utf-8")
-    names = []
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            names.append(node.name)
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            names.append(node.targets[0].id)
-    return tuple(name for name in names if not name.startswith("_"))
-
-
-def exercises_in(chapter: Chapter, modules: set[str]) -> Iterator[Exercise]:
-    """The exercises of which a function is in one of the modules."""
-    names = {name for module in modules for name in public_names(module)}
-    return (exercise for exercise in chapter.exercises if names & set(exercise.functions))
-
-
 # ---- Whether a chapter passes its own checks ----
 
 
-def require_passed(plan: Plan, folder: Path = WORK) -> None:
-    """Judge the chapter's file as it is now, unless that was done before.
-
-    Errors: Refused, naming the exercises that do not pass, unless nothing of them is used.
-    """
-    if plan.submission is None:
+def require_passed(plan: Plan, record: Mapping[str, Collection[str]]) -> None:
+    """Refused, naming the exercises that do not pass, unless nothing of them is used."""
+    chapter, wrong = plan.chapter, _wrong(plan, record)
+    if not wrong:
         return
-    chapter, sha256 = plan.chapter, plan.submission.sha256
-    needed = {exercise.id for exercise in exercises_in(chapter, set(plan.mine))}
+    modules = [m for m in plan.mine if {e.id for e in exercises_in(chapter, {m})} & set(wrong)]
+    names = [f"{m}.py" if m == chapter.slug else m for m in modules]
+    each = "does not pass its own checks" if len(wrong) == 1 else "do not pass their own checks"
+    raise Refused(
+        f"{', '.join(wrong)} of {plan.submission.shown_path} {each}: "
+        f"`python -m course check {chapter.number}` says why; mend that, or add "
+        f"{' '.join(f'--reference {name}' for name in names)}"
+    )
+
+
+def _wrong(plan: Plan, record: Mapping[str, Collection[str]]) -> list[str]:
+    """What is used of a plan and does not pass, as the file was judged, by itself."""
+    if plan.submission is None:
+        return []
+    fine = {one.removeprefix(passed.FOLLOWS) for one in record.get(plan.submission.sha256, [])}
+    used = exercises_in(plan.chapter, set(plan.mine))
+    return [exercise.id for exercise in used if exercise.id not in fine]
+
+
+def _judged(plans: Sequence[Plan], folder: Path) -> dict[str, list[str]]:
+    """The record, after every file was judged that was not, or in which something used is wrong."""
     record = passed.read(folder)
-    if not needed <= set(record.get(sha256, [])):
-        print(f"judging {plan.submission.shown_path} ...", file=sys.stderr, flush=True)
-        record[sha256] = passed.judge(plan.submission, folder)
+    left = [plan.submission for plan in plans if plan.submission and _is_new(plan, record)]
+    for n, submission in enumerate(left, 1):
+        once = "" if n > 1 else "; once for each version of a file"
+        said = f"judging {submission.shown_path} ({n} of {len(left)}{once}) ..."
+        print(said, file=sys.stderr, flush=True)
+        record[submission.sha256] = passed.judge(submission, folder)
         passed.write(record, folder)
-    wrong = [e.id for e in chapter.exercises if e.id in needed and e.id not in record[sha256]]
-    if wrong:
-        touched = [m for m in plan.mine if {e.id for e in exercises_in(chapter, {m})} & set(wrong)]
-        names = [f"{m}.py" if m == chapter.slug else m for m in touched]
-        raise Refused(
-            f"{', '.join(wrong)} of {plan.submission.shown_path} do not pass their own checks: "
-            f"`python -m course check {chapter.number}` says why; mend that, or add "
-            f"{' '.join(f'--reference {name}' for name in names)}"
-        )
+    return record
+
+
+def _is_new(plan: Plan, record: Mapping[str, Collection[str]]) -> bool:
+    return plan.submission.sha256 not in record or bool(_wrong(plan, record))
 
 
 # ---- Putting them together ----

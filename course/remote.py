@@ -15,6 +15,7 @@ from course.paths import ROOT
 from course.share import Share
 
 START_SECONDS = 120  # to import torch, on a slow disk
+MOST_ANSWERED = 128 * 2**20  # bytes in all answers of a worker: the judge keeps them; ours need two
 NO_END = "it did not finish in time: is there a loop without an end, or a lock taken twice?"
 
 
@@ -27,6 +28,20 @@ class _Lost:
     """In place of an answer: why there will be none."""
 
     error: Exception
+
+
+class _Bounded:
+    """The stream of a worker's answers, of which only so many bytes are ever read."""
+
+    def __init__(self, stream, room: int):
+        self._stream, self._room = stream, room
+
+    def read(self, size: int) -> bytes:
+        """The next bytes. Errors: wire.TooLarge."""
+        self._room -= size
+        if self._room < 0:
+            raise wire.TooLarge("more in all answers than any right one has")
+        return self._stream.read(size)
 
 
 class Process:
@@ -150,9 +165,10 @@ class Remote:
         It reads one message for each that is wanted: what nobody asked for stays in the pipe, which
         is full after 64 KiB, and takes no memory here.
         """
+        answers = _Bounded(self.process.answers, MOST_ANSWERED)
         try:
             while self._wanted.get():
-                self._answers.put(wire.receive(self.process.answers))
+                self._answers.put(wire.receive(answers))
         except Exception as error:  # EOF, or bytes that are no message: either way it is over
             self._answers.put(_Lost(error))
         with contextlib.suppress(OSError):

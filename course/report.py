@@ -54,6 +54,9 @@ PANELS = (  # title, unit, and for each curve: field, name, colour, line
 def main(argv: list[str]) -> int:
     """The verb; 0 when there was something to draw, and nothing was missing; 1 otherwise."""
     args = _parser().parse_args(argv)
+    if args.out.is_dir() or any(args.out.resolve() == path.resolve() for path in args.logs):
+        print(f"report: --out {args.out} is a folder, or a log: name another file", file=sys.stderr)
+        return 1
     try:
         found = read_logs(args.logs)
     except OSError as problem:
@@ -65,7 +68,11 @@ def main(argv: list[str]) -> int:
     if not records:
         print("report: no periodic line is in there: nothing to draw", file=sys.stderr)
         return 1
-    save(args.out, found)
+    try:
+        save(args.out, found)
+    except (ValueError, OverflowError) as problem:  # of matplotlib, about years and sizes
+        print(f"report: these numbers cannot be drawn ({problem})", file=sys.stderr)
+        return 1
     print(f"plots: {args.out}")
     return 1 if complaints else 0
 
@@ -82,7 +89,9 @@ def read_logs(logs: Sequence[Path]) -> dict[str, Series]:
 
 
 def _read(path: Path) -> Series:
-    text = path.read_text(encoding="utf-8", errors="replace")
+    data = path.read_bytes()
+    wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))  # what > of an older PowerShell writes
+    text = data.decode("utf-16" if wide else "utf-8-sig", errors="replace")
     if path.suffix == ".jsonl":
         text = "".join(map(_as_plain, text.splitlines(keepends=True)))
     return read_series(text)
@@ -95,7 +104,7 @@ def _as_plain(line: str) -> str:
         found = json.loads(line)
         moment = datetime.fromisoformat(found["at"]).timestamp()
         return format_line(moment, {name: found[name] for name in FIELDS}) + end
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError, OSError):
         return f" llm {end}"
 
 
@@ -145,7 +154,7 @@ def save(path: Path, found: dict[str, Series]) -> None:
             marker = "." if len(times) < 100 else ""
             axis.plot(times, values, line, color=colour, label=name, marker=marker)
         axis.set(title=title, ylabel=unit)
-        axis.set_ylim(0, 1.4 * axis.get_ylim()[1])  # room for the legend
+        axis.set_ylim(0, 1.4 * float(axis.get_ylim()[1]))  # room for the legend
         axis.grid(alpha=0.3)
         axis.legend(loc="upper left", fontsize="small", ncols=3)
     for axis in axes[-1]:
@@ -153,9 +162,12 @@ def save(path: Path, found: dict[str, Series]) -> None:
         axis.tick_params(axis="x", rotation=30)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    figure.savefig(partial, format="png", dpi=120)
-    plt.close(figure)
-    os.replace(partial, path)
+    try:
+        figure.savefig(partial, format="png", dpi=120)
+        os.replace(partial, path)
+    finally:
+        plt.close(figure)
+        partial.unlink(missing_ok=True)
 
 
 def curve(

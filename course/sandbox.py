@@ -14,13 +14,10 @@ No sandbox is perfect. Where the code may be hostile, grade in a container or on
 holds nothing else.
 """
 
-import json
 import os
 import shutil
-import socket
-import subprocess
-import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,13 +25,14 @@ from pathlib import Path
 from course import sandbox_files, sandbox_linux
 from course.manifest import Chapter
 from course.paths import ROOT
-from course.remote import Gone, Process, Remote
+from course.remote import Gone, Remote
+from course.sandbox_process import PlainProcess, SandboxError, Server
 from course.share import Share
 
 FIRST_USER = 61_184  # the first of the numbers that systemd keeps for users that come and go
+SLOTS = 65_519 - FIRST_USER + 1  # how many they are
 ROOM = 256 * 2**20  # bytes that a worker may write, in namespaces
 PROCESSES = 64
-START_SECONDS = 120  # to import torch, on a slow disk
 PROMISES = {
     "namespaces": "own files, no network, own processes, limits of memory, time and processes",
     "user": "own user, limits of memory, time and processes; the network is open, and so is every "
@@ -42,10 +40,6 @@ PROMISES = {
     "plain": "limits of memory, time and processes; files and network are open",
     "process": "a process of its own and a limit of time; files, network and memory are open",
 }
-
-
-class SandboxError(RuntimeError):
-    """The sandbox itself failed: the grader's fault, never the learner's."""
 
 
 @dataclass(frozen=True)
@@ -62,26 +56,34 @@ LIMITS = Limits()
 class Sandbox:
     """Makes workers for one judge. A context manager: at its end nothing is left."""
 
-    def __init__(self, scratch: Path, limits: Limits = LIMITS, slot: int = 0, mode: str = ""):
+    def __init__(
+        self,
+        scratch: Path,
+        limits: Limits = LIMITS,
+        slot: int = 0,
+        mode: str = "",
+        covered: Iterable[Path] = (),
+    ):
         """A sandbox of this mode, or of the strongest that works here.
 
         Args:
             scratch: an empty folder of the judge's, in one that other users may enter.
-            slot: a number; no two judges at work have the same.
+            slot: a number below SLOTS; no two judges at work have the same.
+            covered: folders that no worker sees, wherever they lie; the course's own is one.
 
         Errors: SandboxError when no worker can be started that way.
         """
         self.scratch, self.limits, self._slot = scratch, limits, slot
+        self._covered = (ROOT, *covered)
         self._files = scratch / "files"
         self._files.mkdir()
         (scratch / "root").mkdir()
         (scratch / ".build").mkdir()
-        for folder in (scratch, scratch / ".build"):
-            folder.chmod(0o755)  # another user reads what is in it
+        self._open_to_worker(scratch)
+        (scratch / ".build").chmod(0o755)
         tempfile.tempdir = str(self._files)  # the files that cases make for a learner's functions
-        self._server: _Server | None = None
-        is_root = hasattr(os, "geteuid") and os.geteuid() == 0
-        self._modes = [mode] if mode else ["namespaces", *(["user"] if is_root else []), "plain"]
+        self._server: Server | None = None
+        self._modes = [mode] if mode else ["namespaces", *(["user"] if is_root() else []), "plain"]
         self.mode = "process" if mode == "process" else self._best()
 
     def __enter__(self) -> "Sandbox":
@@ -109,7 +111,7 @@ class Sandbox:
         self._empty_files()
         folder = self._folder()
         if self.mode == "process":
-            return Remote(_PlainProcess(folder))
+            return Remote(PlainProcess(folder))
         share = None if self.mode == "plain" else Share(self._files, self._files_there(folder))
         return Remote(self._server.start(self._order(chapter), folder), share)
 
@@ -134,9 +136,14 @@ class Sandbox:
             os.chown(folder, self._user(), self._user())
         return folder
 
+    def _open_to_worker(self, scratch: Path) -> None:
+        """Its user reads what is in there; the users of other judges' workers do not."""
+        if is_root():
+            os.chown(scratch, 0, FIRST_USER + self._slot)
+            scratch.chmod(0o750)
+
     def _user(self) -> int | None:
-        is_root = hasattr(os, "geteuid") and os.geteuid() == 0
-        return FIRST_USER + self._slot if is_root and self.mode != "plain" else None
+        return FIRST_USER + self._slot if is_root() and self.mode != "plain" else None
 
     def _order(self, chapter: Chapter | None) -> dict:
         shown = sandbox_files.visible(chapter) if chapter else sandbox_files.python()
@@ -144,6 +151,7 @@ class Sandbox:
             "mode": self.mode,
             "root": str(self.scratch / "root"),
             "shown": [*shown, str(self.scratch / ".build")],
+            "covered": [str(path) for path in self._covered],
             "files": str(self._files),
             "folder": "/tmp",
             "user": self._user(),
@@ -157,7 +165,7 @@ class Sandbox:
         """The strongest mode in which a worker starts and answers."""
         if not sandbox_linux.supported():
             return "process"
-        self._server = _Server()
+        self._server = Server()
         problems = []
         for mode in self._modes:
             self.mode = mode
@@ -183,115 +191,6 @@ class _Workers:
         self.take = take
 
 
-class _Server:
-    """The judge's end of course/sandbox_server.py."""
-
-    def __init__(self):
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.settimeout(START_SECONDS)
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "course.sandbox_server", str(theirs.fileno())],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-            cwd=ROOT,
-            env=minimal_environment(),
-        )
-        theirs.close()
-        self._socket = ours
-        if ours.recv(64) != b"ready\n":
-            raise SandboxError("the server of workers did not start")
-
-    def start(self, order: dict, folder: Path | None) -> "_Kept":
-        """A worker in a sandbox of its own."""
-        if folder:
-            order = order | {"folder": str(folder)}
-        pipes = [os.pipe() for _ in range(4)]  # requests, answers, ending, leash
-        given = [pipes[0][0], pipes[1][1], pipes[2][1], pipes[3][0]]
-        kept = [pipes[0][1], pipes[1][0], pipes[2][0], pipes[3][1]]
-        try:
-            socket.send_fds(self._socket, [json.dumps(order).encode()], given)
-        except OSError as error:
-            raise SandboxError(f"the server of workers is gone ({error})") from error
-        finally:
-            for pipe in given:
-                os.close(pipe)
-        return _Kept(*kept, folder, self._process)
-
-    def close(self) -> None:
-        """End the server; workers end with their leashes."""
-        self._socket.close()
-        self._process.wait(10)
-
-
-class _Kept:
-    """A worker in a sandbox, as Remote wants it: see course/remote.py, Process."""
-
-    def __init__(self, requests: int, answers: int, ending: int, leash: int, folder, server):
-        self.requests, self.answers = os.fdopen(requests, "wb"), os.fdopen(answers, "rb")
-        self._ending, self._leash, self._folder = os.fdopen(ending, "rb"), leash, folder
-        self._said: str | None = None
-
-    def ending(self, seconds: float) -> str:
-        """How it ended, in words."""
-        said = self._read_ending()
-        if said.startswith("setup"):
-            raise SandboxError(f"the sandbox could not be made: {said.removeprefix('setup ')}")
-        kind, _, amount = said.partition(" ")
-        if kind == "memory":
-            return f"it used more than the {amount} MiB of memory that an exercise may"
-        if kind == "processes":
-            return f"it started more than the {amount} processes that an exercise may"
-        return f"it ended the Python process ({said})"
-
-    def kill(self) -> None:
-        """Let go of the leash: the keeper ends the worker and all that it started."""
-        if self._leash is not None:
-            os.close(self._leash)
-            self._leash = None
-
-    def wait(self) -> None:
-        """Wait until nothing is left of it."""
-        self._read_ending()
-        self._ending.close()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _read_ending(self) -> str:
-        if self._said is None:
-            self._said = self._ending.read(500).decode(errors="replace") or "setup: the keeper died"
-        return self._said
-
-
-class _PlainProcess(Process):
-    """A worker in an empty folder, where the system offers no more."""
-
-    def __init__(self, folder: Path):
-        self._folder = folder
-        super().__init__(cwd=folder, env={**minimal_environment(), **_kept_by_windows()})
-
-    def wait(self) -> None:
-        """Also remove what it left."""
-        super().wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def minimal_environment() -> dict[str, str]:
-    """What a worker is told of the machine; nothing of the user's own."""
-    return {
-        "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "LANG": "C.UTF-8",
-        "USER": "learner",
-        "PYTHONPATH": str(ROOT),
-        "PYTHONIOENCODING": "utf-8",
-        "PYTHONHASHSEED": "0",  # the order of a set is the same at a regrade
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OMP_NUM_THREADS": "1",
-        "KINETO_LOG_LEVEL": "99",
-    }
-
-
-def _kept_by_windows() -> dict[str, str]:
-    """Without these Windows starts no Python."""
-    names = ("SYSTEMROOT", "TEMP", "TMP", "PATH") if os.name == "nt" else ()
-    return {name: os.environ[name] for name in names if name in os.environ}
+def is_root() -> bool:
+    """Whether this process may become any user."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0

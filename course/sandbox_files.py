@@ -46,7 +46,9 @@ def _hidden_solutions(chapter: Chapter) -> set[Path]:
 def python() -> list[str]:
     """The system's libraries, and this Python with its packages, wherever they lie."""
     places = {sys.prefix, sys.base_prefix, sys.exec_prefix, os.path.dirname(sys.executable)}
-    places |= {path for path in sys.path if path and not Path(path).is_relative_to(ROOT)}
+    chosen = os.environ.get("PYTHONPATH", "").split(os.pathsep)  # may be anything of the user's
+    packages = [path for path in sys.path if path and path not in chosen]
+    places |= {path for path in packages if not Path(path).is_relative_to(ROOT)}
     places |= {os.path.realpath(place) for place in places}
     found = [place for place in sorted(places) if os.path.exists(place)]
     outer = [p for p in found if not any(p != o and Path(p).is_relative_to(o) for o in found)]

@@ -12,6 +12,8 @@ import socket
 import struct
 import sys
 
+from course import sandbox_filter
+
 NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET = (
     *(0x20000, 0x4000000, 0x8000000),
     *(0x10000000, 0x20000000, 0x40000000),
@@ -23,12 +25,19 @@ SYS_MOUNT_SETATTR = 442  # the same number on all machines; Linux 5.12
 SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41}
 SYS_CAPSET = {"x86_64": 126, "aarch64": 91, "riscv64": 91}
 PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 24, 38
+MOST_FILES = 10_000  # in each place that may be written; every one takes memory of the kernel
 DEVICES = ("null", "zero", "full", "random", "urandom")
 
 
 def supported() -> bool:
     """Whether the system calls are known for this machine; whether they work is to be tried."""
     return sys.platform == "linux" and platform.machine() in SYS_PIVOT_ROOT
+
+
+def address_space() -> int:
+    """Bytes of address space that this process has taken; most of it is Python's and torch's."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def unshare() -> None:
@@ -51,23 +60,24 @@ def unshare() -> None:
             file.write(text)
 
 
-def enter(root: str, shown: list[str], files: str, room: int) -> None:
+def enter(root: str, shown: list[str], covered: list[str], files: str, room: int) -> None:
     """Make a tree of files that holds only what is shown, read-only, and have nothing else.
 
     Args:
         root: an empty folder to build it on.
         shown: files and folders, each to be found in its own place.
+        covered: folders of which nothing is shown but what is listed itself, wherever they lie.
         files: a folder that may be written, and is empty at first, as /tmp is.
         room: bytes that may be written below each of the two.
     """
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
     _mount("tmpfs", root, "tmpfs", MS_NOSUID | MS_NODEV, "size=4m,mode=755")
     os.mkdir(f"{root}/tmp")
-    _mount("tmpfs", f"{root}/tmp", "tmpfs", MS_NOSUID | MS_NODEV, f"size={room},mode=1777")
-    for path in shown:
-        _show(root, path)
+    small = f"size={room},nr_inodes={MOST_FILES},mode=1777"
+    _mount("tmpfs", f"{root}/tmp", "tmpfs", MS_NOSUID | MS_NODEV, small)
+    _show_all(root, shown, [c for c in covered if any(c.startswith(f"{s}/") for s in shown)])
     os.makedirs(root + files, exist_ok=True)
-    _mount("tmpfs", root + files, "tmpfs", MS_NOSUID | MS_NODEV, f"size={room},mode=1777")
+    _mount("tmpfs", root + files, "tmpfs", MS_NOSUID | MS_NODEV, small)
     _make_devices(root)
     _make_etc(root)
     os.mkdir(f"{root}/proc")
@@ -99,7 +109,26 @@ def drop_privileges(user: int | None) -> None:
         os.setresuid(user, user, user)
     header = struct.pack("Ii", 0x20080522, 0)
     _syscall(SYS_CAPSET[platform.machine()], header, bytes(24))
+    refuse_calls()
+
+
+def refuse_calls() -> None:
+    """Gain nothing by running a file, and do without the calls that lead out of the limits."""
     _call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    sandbox_filter.install()
+
+
+def _show_all(root: str, shown: list[str], covered: list[str]) -> None:
+    """What is shown, and empty folders where something covered would be seen; outer ones first."""
+    made = []
+    for path in sorted({*shown, *covered}, key=lambda path: path.split("/")):
+        if path in shown:
+            _show(root, path)
+        elif os.path.isdir(root + path):
+            _mount("tmpfs", root + path, "tmpfs", MS_NOSUID | MS_NODEV, "size=1m,mode=755")
+            made.append(root + path)
+    for cover in made:
+        _set_attributes(cover, ATTR_RDONLY, 0)
 
 
 def _show(root: str, path: str) -> None:
@@ -118,7 +147,8 @@ def _show(root: str, path: str) -> None:
 
 def _make_devices(root: str) -> None:
     os.makedirs(f"{root}/dev/shm")
-    _mount("tmpfs", f"{root}/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=1777")
+    small = "size=64m,nr_inodes=1k,mode=1777"
+    _mount("tmpfs", f"{root}/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, small)
     for name in DEVICES:
         _make_place(f"/dev/{name}", f"{root}/dev/{name}")
         _mount(f"/dev/{name}", f"{root}/dev/{name}", None, MS_BIND)

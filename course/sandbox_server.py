@@ -79,14 +79,13 @@ def begin(order: dict, requests: int, answers: int, ending: int) -> int:
     try:
         if order["mode"] == "namespaces":
             sandbox_linux.raise_loopback()
-            sandbox_linux.enter(order["root"], order["shown"], order["files"], order["room"])
+            tree = (order[name] for name in ("root", "shown", "covered", "files", "room"))
+            sandbox_linux.enter(*tree)
         _limit(order)
         if order["mode"] == "namespaces":
             sandbox_linux.drop_privileges(order.get("user"))
-        elif order.get("user") is not None:
-            os.setgroups([])
-            os.setresgid(*[order["user"]] * 3)
-            os.setresuid(*[order["user"]] * 3)
+        else:
+            _become(order.get("user"))
         _settle(order["folder"])
         child = os.fork()
     except Exception as error:
@@ -101,6 +100,16 @@ def begin(order: dict, requests: int, answers: int, ending: int) -> int:
             pid, status = os.wait()
             if pid == child:
                 return _code(status)
+
+
+def _become(user: int | None) -> None:
+    """This user, where one is given; and fewer system calls, where the kernel filters them."""
+    if user is not None:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    with contextlib.suppress(OSError):
+        sandbox_linux.refuse_calls()
 
 
 def _settle(folder: str) -> None:
@@ -168,18 +177,19 @@ def _used(proc: int) -> tuple[int, int]:
 
     Each began as a copy of this one, whose pages they share until they write to them.
     """
-    page, size, count = resource.getpagesize(), 0, 0
-    began = _own_pages(proc, os.getpid())
+    size, count = 0, 0
+    began = _own_memory(proc, os.getpid())
     for pid in _descendants(proc):
         with contextlib.suppress(OSError, ValueError):
-            size, count = size + max(_own_pages(proc, pid) - began, 0) * page, count + 1
+            size, count = size + max(_own_memory(proc, pid) - began, 0), count + 1
     return size, count
 
 
-def _own_pages(proc: int, pid: int) -> int:
-    """Pages of a process that are no file's."""
-    resident, shared = _read(proc, f"{pid}/statm").split()[1:3]
-    return int(resident) - int(shared)
+def _own_memory(proc: int, pid: int) -> int:
+    """Bytes of a process that are no file's on a disk: shared memory is its own, too."""
+    lines = _read(proc, f"{pid}/status").splitlines()
+    counted = (line for line in lines if line.startswith((b"RssAnon:", b"RssShmem:")))
+    return sum(int(line.split()[1]) for line in counted) * 1024
 
 
 def _descendants(proc: int) -> list[int]:
@@ -214,7 +224,7 @@ def _limit(order: dict) -> None:
         # In namespaces the disk itself is small; elsewhere this is all that bounds a file.
         (resource.RLIMIT_FSIZE, 2**40 if order["mode"] == "namespaces" else 4 * 2**30),
         (resource.RLIMIT_NOFILE, 512),
-        (resource.RLIMIT_AS, _address_space() + order["memory"]),
+        (resource.RLIMIT_AS, sandbox_linux.address_space() + order["memory"]),
         (resource.RLIMIT_CPU, order["cpu"]),
         # of a user of its own, or of its own namespace of users; a plain user has others
         *([(resource.RLIMIT_NPROC, order["processes"])] if order["mode"] != "plain" else []),
@@ -224,12 +234,6 @@ def _limit(order: dict) -> None:
         resource.setrlimit(kind, (most, most))
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # if memory runs out all the same, not the grader's process is taken
-
-
-def _address_space() -> int:
-    """Bytes of address space that Python and torch take before any learner's code runs."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[0]) * resource.getpagesize()
 
 
 def _code(status: int) -> int:

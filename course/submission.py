@@ -12,7 +12,9 @@ from datetime import datetime
 from pathlib import Path
 
 from course.cells import (
+    LONGEST,
     Cell,
+    Raw,
     SubmissionError,
     marked,
     near_misses,
@@ -24,6 +26,8 @@ from course.manifest import Chapter
 from course.paths import ROOT, WORK
 
 LARGEST = 20 * 2**20  # bytes; a notebook beyond this carries outputs that do not belong in it
+MOST_CODE = 2 * LONGEST  # characters in all marked cells that can be read, which is done often
+MOST_CELLS = 500
 
 
 @dataclass(frozen=True)
@@ -134,10 +138,22 @@ def submission_of(
             f"{shown(path)} has no cell that begins with `#| exercise N.M`, the mark that tells "
             f"the judge which cells to read; {fix}"
         )
+    size = sum(len(cell.source) for cell in cells if len(cell.source) <= LONGEST)
+    if size > MOST_CODE or len(cells) > MOST_CELLS:
+        raise SubmissionError(
+            f"{shown(path)} has {size} characters in {len(cells)} marked cells: {MOST_CODE} in "
+            f"{MOST_CELLS} are the most; take out what does not belong in them"
+        )
     sha256 = hashlib.sha256(data).hexdigest()
     return Submission(
-        chapter, path, sha256, saved_at, cells, elsewhere=unmarked_names(raw), nearly=nearly
+        chapter, path, sha256, saved_at, cells, elsewhere=_elsewhere(raw), nearly=nearly
     )
+
+
+def _elsewhere(raw: list[Raw]) -> dict[str, str]:
+    """What cells without a mark define; of a file with very much code it is not asked."""
+    small = sum(len(cell.source) for cell in raw if cell.code) <= 2 * MOST_CODE
+    return unmarked_names(raw) if small else {}
 
 
 def build(submission: Submission, folder: Path = WORK) -> Built:

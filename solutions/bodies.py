@@ -74,7 +74,7 @@ def parse_body(body: bytes | str, endpoint: str, model: str) -> ApiRequest:
         raise invalid(f"n must be a whole number from 1; got {_short_repr(n)}", "n")
     prompts = [_messages(fields)] if endpoint == CHAT else _prompts(fields)
     if n * len(prompts) > MAX_CHOICES:
-        asked = f"{len(prompts)} prompts times n = {n}"
+        asked = f"{len(prompts)} prompts times n = {_short_repr(n)}"
         fault = "n" if len(prompts) <= MAX_CHOICES else "prompt"
         raise invalid(f"at most {MAX_CHOICES} answers to one request, not {asked}", fault)
     if endpoint == COMPLETION:
@@ -91,6 +91,7 @@ def _object(body: bytes | str) -> dict:
         found = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as problem:
         said = "it is nested too deeply" if isinstance(problem, RecursionError) else str(problem)
+        said = said.split(";")[0]  # behind it Python says how it could be set up to take more
         raise ApiError(400, f"the body is not JSON: {said}", code="invalid_json") from None
     if not isinstance(found, dict):
         raise ApiError(400, "the body must be a JSON object", code="invalid_json")
@@ -109,7 +110,7 @@ def _check_known(name: str, value, endpoint: str) -> None:
         near = difflib.get_close_matches(name, [*HONOURED[endpoint], *HARMLESS, *unsupported], 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         said = f"unknown field {_short_repr(name)}{hint}"
-        raise ApiError(400, said, name[:100], "unknown_parameter")
+        raise ApiError(400, said, name, "unknown_parameter")
     if not any(type(value) is type(fine) and value == fine for fine in unsupported[name]):
         allowed = " or ".join(["null", *map(json.dumps, unsupported[name])])
         said = f"{name} is not supported here: leave it out, or send {allowed}"
@@ -146,7 +147,7 @@ def _include_usage(fields: dict) -> bool:
     options = {name: value for name, value in options.items() if value is not None}
     for name in options:
         if name not in ("include_usage", "include_obfuscation"):
-            raise invalid(f"unknown field {_short_repr(name)}", (inside + name)[:100])
+            raise invalid(f"unknown field {_short_repr(name)}", inside + name)
     _flag(options, "include_obfuscation", inside)
     return _flag(options, "include_usage", inside)
 
@@ -270,6 +271,5 @@ def _check_text(text: str, where: str) -> None:
 
 
 def _short_repr(value) -> str:
-    """A value as it came, in ASCII, cut where it has no end."""
-    text = ascii(value)
-    return text if len(text) <= 60 else f"{text[:60]}..."
+    """A value as it came, in ASCII, and no more than its beginning: it may have no end."""
+    return f"{value!a:.60}"

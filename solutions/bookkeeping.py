@@ -59,7 +59,7 @@ def _row_violations(room: Room, running: Mapping[int, Request]) -> list[str]:
     found = []
     for row in range(room.rows):
         if holders[row] != 1:
-            state = "both free and held" if holders[row] else "neither free nor held"
+            state = "both free and held, or free twice" if holders[row] else "neither free nor held"
             found.append(f"row {row} is {state}")
     for row, request in running.items():
         if request.row != row:

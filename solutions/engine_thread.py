@@ -74,7 +74,8 @@ class EngineThread:
     def cancel(self, request: Request) -> None:
         """End a request, "cancelled", at the beginning of the next step, wherever it stands.
 
-        From any thread, at once, also for one that is over.
+        From any thread, at once. It wakes the thread, also for one that is over: otherwise that
+        would be held until another comes.
         """
         # exercise 7.3
         self._batcher.cancel(request)

@@ -115,8 +115,9 @@ def histogram_quantile(q: float, buckets: Sequence[tuple[float, float]]) -> floa
 
     The rank is q times the number of values. The first bucket whose cumulative count reaches the
     rank holds the quantile; where in it nobody knows, so its values count as evenly spread:
-    lower + (upper - lower) * (rank - count below) / (count in the bucket). So the estimate is in
-    the same bucket as the true quantile, and off by less than the bucket's width.
+    lower + (upper - lower) * (rank - count below) / (count in the bucket). So the estimate, up to
+    the largest finite bound, is in the same bucket as the true quantile, and off by less than the
+    bucket's width.
 
     Args:
         q: above 0 and up to 1; 0.95 is the 95th percentile.

@@ -1,5 +1,6 @@
 """Chapter 08: logs of JSON objects, a file a day, without a word of what users wrote."""
 
+import contextlib
 import json
 import math
 import os
@@ -43,7 +44,7 @@ def describe_error(error: BaseException) -> list[dict]:
         places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
         chain.append({"error": type(error).__name__, "frames": places})
         context = None if error.__suppress_context__ else error.__context__
-        error = error.__cause__ or context
+        error = context if error.__cause__ is None else error.__cause__
     return chain
 
 
@@ -93,7 +94,8 @@ class DailyLog:
     Args:
         folder: made when it is not there.
         name: what the names of its files begin with.
-        keep: files that stay, the one that is written included; older ones are deleted.
+        keep: files that stay, the one that is written included; older ones are deleted. One that
+            cannot be deleted stays too, and costs no line.
         now: seconds since 1970.
 
     Attributes:
@@ -172,7 +174,8 @@ class DailyLog:
         dated = sorted(p for p in self.folder.iterdir() if pattern.fullmatch(p.name))
         others = [path for path in dated if path != self._path]
         for path in others[: max(len(others) - self.keep + 1, 0)]:
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # somebody has it open, or may not let it go
+                path.unlink()
 
 
 def _is_cut(file) -> bool:

@@ -133,11 +133,11 @@ class Monitoring:
         return self.metrics.exposition()
 
     def summarize(self) -> None:
-        """Write the periodic line, and the same numbers to the performance log."""
+        """Write the numbers to the performance log, and the same as a periodic line."""
         record = self._window.take(self._clock())
-        self._write_line(format_line(self._now(), record))
-        if self.logs:
+        if self.logs:  # first: nobody may read the line, and then it raises
             self.logs.performance.write(record)
+        self._write_line(format_line(self._now(), record))
 
     def close(self) -> None:
         """Write a last line, stop all that start began, close the files. Again is no error."""

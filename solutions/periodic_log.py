@@ -33,7 +33,8 @@ FIELDS = (
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]\d+)?"
 _LINE = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) llm "
-    + " ".join(f"{field}=({_NUMBER}|-)" for field in FIELDS)
+    + " ".join(f"{field}=({_NUMBER}|-)" for field in FIELDS),
+    re.ASCII,  # the digits of other alphabets are damage
 )
 
 
@@ -153,7 +154,8 @@ def read_line(line: str) -> dict[str, float | None] | None:
     Returns:
         {"time": seconds since 1970, then FIELDS}: floats, None for "-". None, and no error, for
         anything else: a line of another program, a line of which a part is missing or doubled, a
-        day that the calendar does not have.
+        value that is no finite decimal number (nan and inf are damage), a day that the calendar
+        does not have.
     """
     # exercise 8.5
     match = _LINE.fullmatch(line)
@@ -164,7 +166,9 @@ def read_line(line: str) -> dict[str, float | None] | None:
         time = datetime.strptime(moment, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
-    numbers = (None if value == "-" else float(value) for value in values)
+    numbers = [None if value == "-" else float(value) for value in values]
+    if math.inf in map(abs, filter(None, numbers)):  # 1e+400
+        return None
     return {"time": time, **dict(zip(FIELDS, numbers, strict=True))}
 
 
@@ -174,7 +178,7 @@ class Series:
 
     Args:
         records: of read_line, in the order of the log.
-        damaged: numbers of the lines, from 1, that were begun as ours and are not whole.
+        damaged: numbers of the lines, from 1, that have " llm " in them and are not whole.
         gaps: (time before, time after, how many lines are missing between).
     """
 
@@ -192,7 +196,7 @@ def read_series(text: str) -> Series:
 
     Usually lines are as far apart as the median of the distances between neighbours. Where two are
     more than 1.5 times that apart, round(distance / usual) - 1 lines are missing. (A clock that
-    was set back is no gap.)
+    was set back is no gap; and where usual is not above 0 there are none.)
 
     Args:
         text: lines that end in \\n; a \\r before it belongs to the end.

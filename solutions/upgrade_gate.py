@@ -44,7 +44,7 @@ def read_benchmark(path: str | Path) -> Benchmark:
     # exercise 8.8
     try:
         found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as problem:
+    except (ValueError, RecursionError) as problem:  # no UTF-8, no JSON, a number of 5000 digits
         raise ValueError(f"{path} is damaged, or no JSON: {problem}") from None
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         raise ValueError(f"{path} is no benchmark file: its schema is not {SCHEMA}")
@@ -70,7 +70,13 @@ def _figure(path: str | Path, name: str, found: object) -> Figure:
 
 
 def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    """A finite number, and no larger than a float can be."""
+    if type(value) not in (int, float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def student_tail(t: float, freedom: int) -> float:
@@ -152,7 +158,7 @@ def compare_figure(
     share = before.unit == "ratio"
     margin = POINT if share else math.log1p(tolerance)
     d = statistics.fmean(scores[1]) - statistics.fmean(scores[0])
-    change = d if share else math.expm1(d)
+    change = d if share else _ratio(d)
     if min(map(len, scores)) < 2:
         return Comparison(change, "unclear", "one repetition says nothing about the noise")
     freedom, t = _student(scores, d - margin)
@@ -161,6 +167,14 @@ def compare_figure(
     if student_tail(t, freedom) <= level / count:
         return Comparison(change, "worse", told)
     return Comparison(change, "fine" if student_tail(-t, freedom) <= level else "unclear", told)
+
+
+def _ratio(d: float) -> float:
+    """exp(d) - 1, infinite where no float is as large."""
+    try:
+        return math.expm1(d)
+    except OverflowError:
+        return math.inf
 
 
 def _scores(figure: Figure) -> list[float]:

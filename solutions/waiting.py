@@ -42,7 +42,7 @@ class WaitingQueue:
         self._numbers = itertools.count()
         self._waiting: OrderedDict[Request, None] = OrderedDict()  # the oldest first
         self._line: list[tuple] = []  # heap of (priority, size, number, request)
-        self._ends: list[tuple] = []  # heap of (expires, number, request), of those that expire
+        self._ends: list[tuple] = []  # heap of (expires, number, request)
 
     def __len__(self) -> int:
         """How many wait."""
@@ -75,8 +75,7 @@ class WaitingQueue:
             self._waiting[request] = None
             number = next(self._numbers)
             heapq.heappush(self._line, (request.priority, request.size, number, request))
-            if request.expires < float("inf"):
-                heapq.heappush(self._ends, (request.expires, number, request))
+            heapq.heappush(self._ends, (request.expires, number, request))
 
     def first(self, now: float) -> Request | None:
         """Whose turn it is at the time now; None when nobody waits. It stays in the queue."""
@@ -106,7 +105,6 @@ class WaitingQueue:
         found = []
         with self._lock:
             while (request := self._top(self._ends)) and request.expires <= now:
-                heapq.heappop(self._ends)
                 del self._waiting[request]
                 found.append(request)
             self._sweep()

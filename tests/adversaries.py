@@ -6,12 +6,15 @@ other exercise of the same submission is graded, and that nothing outside the sa
 
 import textwrap
 
+from tests import adversaries_sandbox
+
 WRONG = "has shape|differs|should be a tensor"  # judged like any wrong answer
 TIME = "did not finish in time"
 ENDED = "ended the Python process"
 
 # name: (body of the function, what the reason must match)
 BODIES = {
+    **adversaries_sandbox.BODIES,
     "sys_exit": ("import sys; sys.exit(0)", "raised SystemExit"),
     "os_exit": ("import os; os._exit(0)", ENDED),
     "abort": ("import os; os.abort()", f"{ENDED} .by signal 6"),
@@ -366,6 +369,7 @@ BODIES = {
 
 # The same at the top of a cell, where it runs before any check; the exercise alone may suffer.
 TOPS = {
+    **adversaries_sandbox.TOPS,
     "top_endless_loop": ("while True: pass", TIME),
     "top_os_exit": ("import os; os._exit(0)", ENDED),
     "top_syntax_error": ("def broken(:", "does not parse"),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import httpx
+import psutil
 import pytest
 
 from course import drill
@@ -107,11 +108,40 @@ def test_what_is_no_drill_or_no_cause_is_named(capsys):
     assert all(cause in said for cause in CAUSES)
 
 
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (["--answer", "nothing"], "--answer needs the NAME of the drill"),
+        (["--random", "--answer", "nothing"], "--answer needs the NAME of the drill"),
+        (["monday", "--calm", "600"], "--calm 600 s is as long as the whole drill (--minutes 10)"),
+        (["monday", "--minutes", "0.1"], "the incident would never begin"),
+        (["monday", "--minutes", "1e300"], "must be above 0 and below a million, not '1e300'"),
+        (["monday", "--calm", "nan"], "must be above 0 and below a million, not 'nan'"),
+        (["monday", "--calm", "-1"], "must be above 0 and below a million, not '-1'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(argv, words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        drill.main(argv)
+    assert ended.value.code == 2
+    said = capsys.readouterr()
+    assert words in said.err
+    assert said.out == ""
+
+
+def test_the_list_needs_nothing_heavy():
+    code = "import sys; from course import drill; drill.main([]); sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True)
+
+
 def test_it_is_answered_at_the_prompt_and_leaves_no_server(tmp_path):
     run = play(tmp_path, "payday", "--calm", "0.1")
     said, err = run.communicate("list\nmemory leak\nnothing\n")
     assert run.returncode == 0, err
     text = " ".join(said.split())
+    assert "3 people ask short questions, and each asks again 1.5 s after an answer" in text
+    assert "The dashboard does not show everything: /metrics has more." in text
+    assert "stopping the server; it may take 20 s" in text
     assert NUDGES["memory_leak"] in text
     assert text.index(NUDGES["memory_leak"]) < text.index("Right: nothing is wrong.")
     assert all(cause in said for cause in CAUSES)
@@ -152,8 +182,46 @@ def test_ctrl_c_stops_the_server_too(tmp_path):
         httpx.get(f"{address(said)}/health")
 
 
-def test_without_anybody_to_ask_it_says_so(tmp_path):
+def test_a_server_that_ends_is_told_of_at_once(tmp_path):
     run = play(tmp_path, "payday")
-    said, _ = run.communicate("")
+    said = ""
+    while "Your answer" not in said:
+        said += run.stdout.readline()
+    (server,) = psutil.Process(run.pid).children()
+    server.kill()
+    rest = ""
+    for line in run.stdout:  # stdin stays open: nobody types
+        rest += line
+    assert run.wait() == 1
+    assert "The server has ended by itself" in rest
+    assert "server.log" in rest
+    run.stdin.close()
+
+
+def _alone(tmp_path, stdin: str) -> subprocess.CompletedProcess:
+    """The verb in a shell, with nobody who types."""
+    return subprocess.run(
+        ["sh", "-c", f'exec "$0" -m course drill payday {stdin}', sys.executable],
+        cwd=ROOT,
+        env={**os.environ, "COURSE_WORK": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no sh")
+@pytest.mark.parametrize("stdin", ["<&-", "</dev/null"])
+def test_without_anybody_to_ask_it_says_so_before_anything_is_loaded(tmp_path, stdin):
+    run = _alone(tmp_path, stdin)
     assert run.returncode == 1
-    assert "nobody to ask here" in said
+    assert run.stderr == ""
+    assert run.stdout == "nobody to ask here: answer with drill payday --answer CAUSE\n"
+
+
+def test_whoever_leaves_in_the_middle_is_told_how_to_answer_later(tmp_path):
+    run = play(tmp_path, "payday")
+    said, _ = run.communicate("list\n")
+    assert run.returncode == 1
+    assert "nobody to ask here" in said.split("cause>")[-1]

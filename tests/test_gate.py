@@ -98,6 +98,34 @@ def test_damaged_and_missing_files(saved, tmp_path, capsys):
         assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize("digits", ["1" + "0" * 400, "9" * 5000], ids=["no float", "unreadable"])
+def test_numbers_without_end(saved, tmp_path, capsys, digits):
+    good, bad = saved("good", QUIET), tmp_path / "bad.json"
+    bad.write_text(Path(good).read_text(encoding="utf-8").replace("1.01", digits), encoding="utf-8")
+    assert gate.main([good, str(bad)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"gate: {bad}")
+    assert said.count("\n") == 1
+
+
+def test_a_change_that_no_float_can_be(saved, capsys):
+    files = [saved("before", [1e-300, 1.1e-300]), saved("after", [1e300, 1.1e300])]
+    assert gate.main(files) == 1
+    assert "+inf %" in capsys.readouterr().out
+
+
+def test_the_columns_fit_each_other(saved, capsys):
+    """1 and 4 have the geometric mean 2, and 2 after 8 is 75 % less."""
+    files = [saved("before", [8.0, 8.0]), saved("after", [1.0, 4.0])]
+    gate.main(files)
+    row = capsys.readouterr().out.splitlines()[1].split()
+    assert row[:6] == ["first_token_p50", "8", "2", "s", "-75.0", "%"]
+    share = {"first_token_p50": {"unit": "ratio", "better": "lower", "values": [0.0, 0.5]}}
+    gate.main([saved("before", QUIET, figures=share)] * 2)
+    row = capsys.readouterr().out.splitlines()[1].split()
+    assert row[1:3] == ["0.25", "0.25"]
+
+
 def test_equal_versions_rarely_fail():
     """Ten figures, three repetitions, nothing changed: a twentieth may fail, and far fewer do."""
     from solutions.upgrade_gate import Benchmark, Figure, judge_upgrade

@@ -1,7 +1,6 @@
 """The grader attacked: an attack fails for its reason, the rest is graded, nothing changes."""
 
 import hashlib
-import io
 import os
 import re
 import shutil
@@ -11,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -78,6 +76,9 @@ def attacked(tmp_path_factory, outside):
     ):
         sheet = classroom.sheet(classroom.IMPORTS, classroom.RMS_NORM, adversaries.cell(body))
         (folder / f"{name}.ipynb").write_text(sheet, encoding="utf-8")
+    endless = "#| exercise 4.2\nwhile True: pass"
+    many = (classroom.IMPORTS, classroom.RMS_NORM, *[endless] * 60, classroom.FEED_FORWARD)
+    (folder / "many endless.ipynb").write_text(classroom.sheet(*many), encoding="utf-8")
     unmarked = "raise SystemExit('a cell without a mark ran')"
     sheet = classroom.sheet(classroom.IMPORTS, unmarked, classroom.RMS_NORM, classroom.FEED_FORWARD)
     (folder / "honest.ipynb").write_text(sheet, encoding="utf-8")
@@ -113,8 +114,9 @@ def test_grading_attacks_is_no_failure_of_grading(attacked):
     assert "grading itself failed" not in (attacked.out / "summary.md").read_text(encoding="utf-8")
 
 
-def test_honest_work_among_attacks_has_all_its_points(attacked):
-    found = classroom.exercises(attacked.out, "honest.ipynb")
+@pytest.mark.parametrize("name", ["honest.ipynb", "many endless.ipynb"])
+def test_honest_work_among_attacks_has_all_its_points(attacked, name):
+    found = classroom.exercises(attacked.out, name)
     assert [found[e]["points"] for e in ("4.1", "4.4")] == [8, 6]
 
 
@@ -149,18 +151,27 @@ def is_confined(attacked) -> bool:
     return "namespaces" in (attacked.out / "summary.md").read_text(encoding="utf-8")
 
 
-def test_the_network_is_out_of_reach(attacked, outside):
+def test_the_network_is_out_of_reach_or_said_to_be_open(attacked, outside):
     if not is_confined(attacked):
-        pytest.skip("this system lets nobody make namespaces")
+        assert "network is open" in promise(attacked) or "network are open" in promise(attacked)
+        return
     assert "raised ConnectionRefusedError" in reason(attacked, "calls_out")
     assert "raised OSError" in reason(attacked, "calls_far")
     assert outside.calls == []
 
 
-def test_files_of_others_are_out_of_sight(attacked):
+def test_files_of_others_are_out_of_sight_or_said_to_be_open(attacked):
     if not is_confined(attacked):
-        pytest.skip("this system lets nobody make namespaces")
+        assert re.search("files and network are open|so is every file", promise(attacked))
+        return
     assert "raised FileNotFoundError" in reason(attacked, "writes_outside")
+    assert "raised OSError" in reason(attacked, "files_without_end")
+
+
+def promise(attacked) -> str:
+    """The line of the summary that says what the sandbox was."""
+    text = (attacked.out / "summary.md").read_text(encoding="utf-8")
+    return re.search(r"^Sandbox: (.*)$", text, re.MULTILINE)[1]
 
 
 def test_the_environment_tells_nothing_of_the_grader(attacked):
@@ -182,116 +193,7 @@ def test_markup_and_control_characters_stay_text(attacked):
     assert inside.count(f"\n{fence}\n") == 1
 
 
-# ---- files ----
-
-
-def zipped(*members, **options) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in members:
-            archive.writestr(name, data)
-    return stream.getvalue()
-
-
-@pytest.fixture(scope="module")
-def odd(tmp_path_factory):
-    """Files that attack whoever opens them, beside honest ones."""
-    folder, out = tmp_path_factory.mktemp("odd"), tmp_path_factory.mktemp("odd_grades")
-    good = classroom.sheet(classroom.IMPORTS, classroom.RMS_NORM)
-    text = classroom.script(classroom.IMPORTS, classroom.RMS_NORM)
-    link = zipfile.ZipInfo("link.ipynb")
-    link.external_attr = 0o120777 << 16
-    bomb = bytearray(zipped(("honest.ipynb", good), ("bomb.py", b"0" * 30_000_000)))
-    lie = zipped(("lie.py", b"#" * 30_000_000)).replace(
-        (30_000_000).to_bytes(4, "little"), (1000).to_bytes(4, "little")
-    )
-    archives = {
-        "climbs.zip": zipped(
-            ("../../climbed.ipynb", good), ("/root.ipynb", good), ("ok.ipynb", good)
-        ),
-        "drives.zip": zipped(("C:\\x.ipynb", good), ("..\\x.ipynb", good), ("a.py", text)),
-        "links.zip": zipped((link, "/etc/passwd"), ("ok.ipynb", good)),
-        "bomb.zip": bytes(bomb),
-        "lie.zip": lie,
-        "nested.zip": zipped(("inner.zip", zipped(("a.ipynb", good))), ("ok.ipynb", good)),
-        "broken.zip": b"PK\x03\x04 and then nothing of the kind",
-        "many.zip": zipped(("ok.ipynb", good), *((f"{n}.py", "x = 1") for n in range(300))),
-        "anna.zip": zipped(("work.ipynb", good)),
-    }
-    for name, data in archives.items():
-        (folder / name).write_bytes(data)
-    with (folder / "large.ipynb").open("wb") as file:
-        file.truncate(100 * 2**20)
-    (folder / "anna.ipynb").write_text(good, encoding="utf-8")
-    (folder / "=cmd|' C'!A0.ipynb").write_text(good, encoding="utf-8")
-    (folder / "-2+3.ipynb").write_text(good, encoding="utf-8")
-    (folder / "Łukasz 名前.ipynb").write_text(good, encoding="utf-8")
-    (folder / "linked.ipynb").symlink_to("/etc/passwd")
-    (folder / "essay.docx").write_bytes(b"no")
-    (folder / "empty.ipynb").write_bytes(b"")
-    (folder / "deep.ipynb").write_text("[" * 100_000, encoding="utf-8")
-    inner = folder / "folder of links"
-    inner.mkdir()
-    (inner / "out.ipynb").symlink_to(folder / "anna.ipynb")
-    (inner / "loop").symlink_to(inner)
-    os.mkfifo(inner / "pipe.py")
-    before = {p.name for p in folder.parent.iterdir()}
-    code = classroom.grade(folder, out, "--only", "4.1", "--jobs", "2")
-    return SimpleNamespace(code=code, folder=folder, out=out, before=before)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("climbs.zip", "drives.zip", "links.zip", "bomb.zip", "nested.zip", "many.zip"),
-        *("anna.zip", "anna.ipynb", "=cmd|' C'!A0.ipynb", "-2+3.ipynb", "Łukasz 名前.ipynb"),
-    ],
-)
-def test_what_is_good_beside_an_attack_is_graded(odd, name):
-    assert classroom.exercises(odd.out, name)["4.1"]["points"] == 8
-
-
-@pytest.mark.parametrize(
-    ("name", "note"),
-    [
-        ("climbs.zip", "../../climbed.ipynb is a name that leads out of the zip"),
-        ("climbs.zip", "/root.ipynb is a name that leads out of the zip"),
-        ("drives.zip", "C:/x.ipynb is a name that leads out of the zip"),
-        ("drives.zip", "../x.ipynb is a name that leads out of the zip"),
-        ("links.zip", "link.ipynb is a link"),
-        ("bomb.zip", "bomb.py is 29 MiB large"),
-        ("lie.zip", "lie.py cannot be read"),
-        ("nested.zip", "inner.zip is a zip within a zip"),
-        ("broken.zip", "broken.zip is no zip that can be read"),
-        ("many.zip", "more than 200 files"),
-        ("large.ipynb", "large.ipynb is 100 MiB large; the limit is 20 MiB"),
-        ("empty.ipynb", "empty.ipynb is empty"),
-        ("deep.ipynb", "deep.ipynb is not a notebook that can be read"),
-        ("folder of links", "out.ipynb is a link or no ordinary file"),
-        ("folder of links", "pipe.py is a link or no ordinary file"),
-    ],
-)
-def test_a_file_that_attacks_is_named_and_left_out(odd, name, note):
-    assert any(note in said for said in classroom.record(odd.out, name)["notes"])
-
-
-def test_odd_files_are_no_failure_of_grading_and_leave_nothing(odd):
-    assert odd.code == 0
-    assert {p.name for p in odd.folder.parent.iterdir()} == odd.before
-    summary = (odd.out / "summary.md").read_text(encoding="utf-8")
-    assert "not graded: essay.docx" in summary
-    assert "not graded: linked.ipynb: a link" in summary
-    assert "perhaps one person's: anna.ipynb, anna.zip" in summary
-
-
-def test_no_cell_of_a_table_begins_like_a_formula(odd):
-    for name in ("long.csv", "wide.csv"):
-        for row in classroom.rows(odd.out / name):
-            assert not any(str(value).startswith(("=", "+", "-", "@")) for value in row.values())
-    names = [row["submission"] for row in classroom.rows(odd.out / "wide.csv")]
-    assert "'=cmd|' C'!A0.ipynb" in names
-    assert "'-2+3.ipynb" in names
-    assert "Łukasz 名前.ipynb" in names
+# ---- the end of a judge, and of grading ----
 
 
 def test_a_judge_that_dies_costs_one_exercise_and_is_said_aloud(tmp_path, capsys):
@@ -302,8 +204,9 @@ def test_a_judge_that_dies_costs_one_exercise_and_is_said_aloud(tmp_path, capsys
     (folder / "a.ipynb").write_text(sheet, encoding="utf-8")
     hidden = tmp_path / "hidden"
     hidden.mkdir()
-    case = "from course.cases import case\nimport os\n\n@case('4.1')\ndef dies(learner, rng):\n"
-    case += "    '''Nothing.'''\n    os._exit(9)\n"
+    case = "from course.cases import case\nimport os, sys\n\n@case('4.1')\n"
+    case += "def dies(learner, rng):\n    '''Nothing.'''\n"
+    case += "    'bench' in sys.argv[0] and os._exit(9)\n"  # not when it is tried before
     (hidden / "forward_pass.py").write_text(case, encoding="utf-8")
     code = classroom.grade(folder, out, "--only", "4.1", "4.4", "--hidden", str(hidden))
     assert code == 1
@@ -313,9 +216,12 @@ def test_a_judge_that_dies_costs_one_exercise_and_is_said_aloud(tmp_path, capsys
     assert "exit code 9" in found["4.1"]["reason"]
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+ENDINGS = {"SIGINT": 130, "SIGTERM": 130, "SIGHUP": 130, "SIGKILL": -signal.SIGKILL}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
 def test_an_interrupted_grading_leaves_nothing_and_goes_on(tmp_path, ending):
-    """In the middle of an attack: exit code 130; the second run keeps what was done."""
+    """In the middle of an attack; the second run keeps what was done."""
     folder, out = tmp_path / "class", tmp_path / "grades"
     folder.mkdir()
     sheet = classroom.sheet(classroom.IMPORTS, classroom.RMS_NORM)
@@ -332,9 +238,9 @@ def test_an_interrupted_grading_leaves_nothing_and_goes_on(tmp_path, ending):
         assert process.poll() is None
         threading.Event().wait(0.1)
     children = psutil.Process(process.pid).children(recursive=True)
-    process.send_signal(ending)
-    assert process.wait(60) == 130
-    _, alive = psutil.wait_procs(children, timeout=20)
+    process.send_signal(getattr(signal, ending))
+    assert process.wait(60) == ENDINGS[ending]
+    _, alive = psutil.wait_procs(children, timeout=60)
     assert not alive
     assert list((tmp_path / "temporary").iterdir()) == []
     first = done.stat().st_mtime_ns

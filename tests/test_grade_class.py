@@ -2,11 +2,20 @@
 
 import argparse
 import random
+import sys
+import types
+from collections import Counter
+from pathlib import Path
+
+import pytest
 
 from benchmarks import class_of_200 as kit
 from course import misconceptions
-from course.manifest import find_chapter
+from course.manifest import chapters, find_chapter
+from course.paths import ROOT
+from course.submission import problem_with, submission_of
 from tests import classroom
+from tests.style_notebooks import in_style
 
 
 def test_every_score_of_a_small_class_is_as_known_in_advance(tmp_path):
@@ -23,6 +32,41 @@ def test_every_score_of_a_small_class_is_as_known_in_advance(tmp_path):
     assert classroom.grade(tmp_path / "class", tmp_path / "grades", *arguments) == 0
     assert list(kit.differences(made, tmp_path / "grades")) == []
     assert any(0 in one.points.values() for one in made)
+
+
+STYLES = [
+    (c, p) for c in chapters() for p in sorted((ROOT / "tests/styles").glob(f"{c.slug}_*.py"))
+]
+
+
+@pytest.mark.parametrize(("chapter", "path"), STYLES, ids=lambda value: getattr(value, "stem", ""))
+def test_a_style_of_any_chapter_can_be_handed_in(chapter, path):
+    """Its cells run one after the other and define what the exercises ask for."""
+    handed = submission_of(chapter, Path(path.name), in_style(chapter, path).encode())
+    module = types.ModuleType("submission")
+    sys.modules["submission"] = module  # dataclasses look there
+    for cell in handed.cells:
+        exec(compile(cell.source, path.name, "exec", dont_inherit=True), vars(module))
+    for exercise in chapter.exercises:
+        assert problem_with(handed, exercise.id) is None
+        assert set(exercise.functions) <= set(vars(module))
+    del sys.modules["submission"]
+
+
+def test_a_class_of_200_holds_all_that_is_right_and_wrong_and_a_sample_of_attacks(monkeypatch):
+    """Nothing of the other kinds is dropped for want of room."""
+    monkeypatch.setattr(kit, "passes", lambda *_: True)  # what is known is tested elsewhere
+    made = kit.make_class(argparse.Namespace(size=200, chapters=None, peaceful=False))
+    assert len({one.name for one in made}) == len(made) == 200
+    assert {str(chapter.number) for chapter in chapters()} == {
+        exercise.split(".")[0] for one in made for exercise in one.points
+    }
+    kinds = Counter(one.name.split()[0] for one in made)
+    wrong = sum(len(list(kit.wrong_ones([chapter]))) for chapter in chapters())
+    assert kinds["wrong"] == wrong
+    assert kinds["style"] == len(STYLES)
+    assert kinds["hostile"] >= 15
+    assert kinds["mixed"] >= 5
 
 
 def test_a_score_that_is_not_as_known_is_told(tmp_path):

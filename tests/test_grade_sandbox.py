@@ -1,8 +1,6 @@
 """The sandbox and what passes through its wall: files and answers, as data, looked at first."""
 
-import io
-import os
-import struct
+import re
 import tempfile
 import time
 from pathlib import Path
@@ -11,16 +9,16 @@ import psutil
 import pytest
 import torch
 
-from course import reply, sandbox_files, sandbox_linux, share, wire
+from course import sandbox_files, sandbox_linux, share, wire
 from course.judge import Court, judge
 from course.manifest import chapters
 from course.paths import ROOT
-from course.remote import Gone, Remote
 from course.sandbox import Limits, Sandbox, SandboxError
-from tests import adversaries
+from tests import adversaries, adversaries_sandbox, classroom
 
 linux = pytest.mark.skipif(not sandbox_linux.supported(), reason="the sandbox needs Linux")
-MODES = ["process", pytest.param("plain", marks=linux), pytest.param("namespaces", marks=linux)]
+LINUX_MODES = [pytest.param(mode, marks=linux) for mode in ("plain", "user", "namespaces")]
+MODES = ["process", *LINUX_MODES]
 
 
 @pytest.fixture
@@ -66,13 +64,47 @@ def started_since(before: set[int]) -> list:
     return [p for p in now if p.pid not in before and p.status() != psutil.STATUS_ZOMBIE]
 
 
-@linux
-@pytest.mark.parametrize("sandbox", ["plain"], indirect=True)
-@pytest.mark.parametrize("name", ["memory_of_children", "all_memory"])
-def test_memory_is_limited_without_namespaces_too(sandbox, submit, solved, name):
+FILTERED = [name for name in adversaries_sandbox.BODIES if name != "files_without_end"]
+
+
+@pytest.mark.parametrize("sandbox", LINUX_MODES, indirect=True)
+@pytest.mark.parametrize("name", ["memory_of_children", "all_memory", *FILTERED])
+def test_limits_have_no_gaps_without_namespaces_either(sandbox, submit, solved, name):
     code, why = adversaries.BODIES[name]
     result = judged(sandbox, submit(solved, ex4_4=adversaries.cell(code)), "4.4")
-    assert result.failure is None or "memory" in result.failure.message.lower(), why
+    assert result.points == 0
+    assert re.search(why, result.failure.message), result.failure.message
+
+
+def test_where_there_is_no_linux_workers_are_processes_and_that_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(sandbox_linux, "supported", lambda: False)
+    before = tempfile.tempdir
+    with Sandbox(tmp_path) as sandbox:
+        assert sandbox.describe().startswith("process: ")
+        assert "files, network and memory are open" in sandbox.describe()
+        remote = sandbox.for_chapter(chapters()[3]).take()
+        assert "submission" not in remote.names()
+        remote.close()
+    tempfile.tempdir = before
+
+
+def test_a_class_is_graded_without_linux_too(tmp_path):
+    """The whole way with `--sandbox process`: right, wrong, and what every system can bear."""
+    folder, out = tmp_path / "class", tmp_path / "grades"
+    folder.mkdir()
+    names = ("os_exit", "endless_loop", "patches_the_comparison", "forges_an_answer", "huge_text")
+    cells = {name: adversaries.cell(adversaries.BODIES[name][0]) for name in names}
+    for name, cell in {**cells, "honest": classroom.FEED_FORWARD}.items():
+        sheet = classroom.sheet(classroom.IMPORTS, classroom.RMS_NORM, cell)
+        (folder / f"{name}.ipynb").write_text(sheet, encoding="utf-8")
+    only = ("--only", "4.1", "4.4", "--seconds", "5", "--sandbox", "process", "--jobs", "2")
+    assert classroom.grade(folder, out, *only) == 0
+    found = {name: classroom.exercises(out, f"{name}.ipynb") for name in [*names, "honest"]}
+    assert [e["points"] for e in found.pop("honest").values()] == [8, 6]
+    for name, (first, attacked) in ((name, found[name].values()) for name in names):
+        assert (first["points"], attacked["points"]) == (8, 0)
+        assert re.search(adversaries.BODIES[name][1], attacked["reason"]), attacked["reason"]
+    assert "Sandbox: process: " in (out / "summary.md").read_text(encoding="utf-8")
 
 
 @linux
@@ -84,8 +116,7 @@ def test_a_mode_that_is_asked_for_is_the_one_there_is(sandbox):
 @linux
 def test_a_sandbox_that_cannot_be_made_is_no_verdict(tmp_path, monkeypatch):
     monkeypatch.setattr(sandbox_files, "python", lambda: ["/usr"])  # no Python to be seen
-    monkeypatch.setattr("course.sandbox.FIRST_USER", -7)  # and no such user
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(Sandbox, "_user", lambda self: -7)  # and no such user
     before = tempfile.tempdir
     with pytest.raises(SandboxError, match="namespaces: "):
         Sandbox(tmp_path, mode="namespaces")
@@ -103,6 +134,32 @@ def test_no_answer_and_no_case_is_visible(chapter):
     assert not [name for name in names if name.startswith(hidden)]
     assert "course/worker.py" in names
     assert chapter.scenarios.replace(".", "/") + ".py" in names
+
+
+def test_what_the_environment_adds_to_the_path_of_modules_is_not_visible(monkeypatch, tmp_path):
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert str(tmp_path) not in sandbox_files.python()
+    assert str(Path(torch.__file__).parents[1]) in sandbox_files.python() or any(
+        Path(torch.__file__).is_relative_to(place) for place in sandbox_files.python()
+    )
+
+
+@linux
+def test_what_is_covered_is_not_visible_inside_what_is_shown(tmp_path, submit, solved):
+    """As for a class, or the course itself, that lies in a folder below /usr."""
+    inside = Path(torch.__file__).parents[1] / "tqdm"
+    before = tempfile.tempdir
+    try:
+        sandbox = Sandbox(tmp_path, Limits(20), mode="namespaces", covered=[inside])
+    except SandboxError as problem:
+        pytest.skip(f"not on this system: {problem}")
+    body = f"import os; raise LookupError(repr(os.listdir({str(inside)!r})))"
+    with sandbox:
+        result = judged(sandbox, submit(solved, ex4_4=adversaries.cell(body)), "4.4")
+    tempfile.tempdir = before
+    assert "raised LookupError: []" in result.failure.message
+    assert inside.joinpath("__init__.py").is_file()
 
 
 # ---- files ----
@@ -139,141 +196,6 @@ def test_paths_are_the_workers_on_the_way_there_and_ours_on_the_way_back(tmp_pat
     assert sender.incoming(raised).message == f"no {tmp_path}/here/y"
     record = sender.incoming(wire.Record("R", {"path": f"{tmp_path}/there"}))
     assert record.fields == {"path": f"{tmp_path}/here"}
-
-
-# ---- answers ----
-
-
-@pytest.mark.parametrize(
-    ("check", "value"),
-    [
-        (reply.nothing, 0),
-        (reply.names, "rms_norm"),
-        (reply.names, ["a", 3]),
-        (reply.raised_or_nothing, {"kind": "E"}),
-        (reply.raised_or_nothing, wire.Raised(3, ["E"], "x")),
-        (reply.raised_or_nothing, wire.Raised("E", "E", "x")),
-        (reply.raised_or_nothing, wire.Raised("E", ["E"], None)),
-        (reply.raised_or_nothing, wire.Raised("E", ["E"], "x", line="4")),
-        (reply.raised_or_nothing, wire.Raised("E", ["E"], "x", line=True)),
-        (reply.raised_or_nothing, wire.Raised("E", ["E"], "x", not_attempted=1)),
-        (reply.raised_or_nothing, wire.Raised("E", ["E"], "x", lines=[-1])),
-        (reply.answer, None),
-        (reply.answer, []),
-        (reply.answer, {"value": 1}),
-        (reply.answer, {"value": 1, "printed": ""}),
-        (reply.answer, {"value": 1, "printed": 3, "changed": []}),
-        (reply.answer, {"value": 1, "printed": "", "changed": [None]}),
-        (reply.answer, {"changed": [], "printed": ""}),
-        (reply.answer, {"raised": "E", "printed": ""}),
-        (reply.answer, {"unsendable": 3}),
-    ],
-)
-def test_a_forged_answer_is_refused(check, value):
-    with pytest.raises(reply.Forged):
-        check(value)
-
-
-def test_an_honest_answer_is_cut_to_what_is_kept():
-    got = reply.answer({"value": 1, "changed": [0], "printed": "x" * 9000, "passed": True})
-    assert got == {"value": 1, "changed": [0], "printed": "x" * 4000}
-    raised = reply.answer({"raised": wire.Raised("E", ["E"], "m" * 9999), "printed": ""})["raised"]
-    assert len(raised.message) == 2000
-
-
-# ---- a worker that does not keep to its part ----
-
-
-class Pipes:
-    """A worker's end in the hands of a test."""
-
-    def __init__(self):
-        requests, self.requests = os.pipe()
-        answers, back = os.pipe()
-        self.read, self.back = os.fdopen(requests, "rb"), os.fdopen(back, "wb")
-        self.requests, self.answers = os.fdopen(self.requests, "wb"), os.fdopen(answers, "rb")
-
-    def ending(self, seconds: float) -> str:
-        return "it ended"
-
-    def kill(self) -> None:
-        for stream in (self.read, self.back):
-            if not stream.closed:
-                stream.close()
-
-    def wait(self) -> None:
-        pass
-
-
-@pytest.fixture
-def pipes():
-    pipes = Pipes()
-    yield pipes
-    pipes.kill()
-
-
-def test_a_worker_that_does_not_read_cannot_hold_the_judge_up(pipes):
-    remote = Remote(pipes)
-    wire.send(pipes.back, "ready")
-    remote.limit(0.5)
-    with pytest.raises(Gone, match="did not finish in time"):
-        remote.answer({"args": [torch.zeros(10_000_000)]})
-    remote.close()
-
-
-def test_what_nobody_asked_for_stays_in_the_pipe(pipes):
-    remote = Remote(pipes)
-    wire.send(pipes.back, "ready")
-    os.set_blocking(pipes.back.fileno(), False)
-    sent = 0
-    try:
-        while sent < 2**24:
-            sent += os.write(pipes.back.fileno(), struct.pack("<II", 4, 0) + b"null")
-    except BlockingIOError:
-        pass
-    assert sent < 2**21
-    assert remote._answers.qsize() <= 1
-    remote.close()
-
-
-def test_once_gone_a_worker_stays_gone(pipes):
-    remote = Remote(pipes)
-    wire.send(pipes.back, "ready")
-    pipes.back.close()
-    for _ in range(2):
-        with pytest.raises(Gone, match="it ended"):
-            remote.names()
-    remote.close()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        b'{"$": "tensor", "dtype": "uint8", "shape": [1099511627776], "size": 0}',
-        b'{"$": "tensor", "dtype": "uint8", "shape": [4], "size": 8}',
-        b'{"$": "tensor", "dtype": "uint8", "shape": [8, -1], "size": 8}',
-        b'{"$": "tensor", "dtype": "uint8", "shape": [true], "size": 1}',
-        b'{"$": "tensor", "dtype": "float32", "shape": [3], "size": 12}',
-        b'{"$": "object", "type": 3, "repr": ""}',
-        b"[" * 200 + b"]" * 200,
-    ],
-)
-def test_a_message_with_a_lie_in_it_is_refused(text):
-    with pytest.raises(ValueError, match=r"tensor|text|levels"):
-        wire.receive(io.BytesIO(struct.pack("<II", len(text), 8) + text + b"12345678"))
-
-
-def test_a_truth_value_is_one_of_two():
-    """A byte of 2 in a bool tensor would be equal to True and to False, or to neither."""
-    text = b'{"$": "tensor", "dtype": "bool", "shape": [3], "size": 3}'
-    got = wire.receive(io.BytesIO(struct.pack("<II", len(text), 3) + text + b"\0\1\2"))
-    assert got.tolist() == [False, True, True]
-    assert got.view(torch.uint8).tolist() == [0, 1, 1]
-
-
-def test_text_beyond_the_limit_is_refused_before_it_is_read():
-    with pytest.raises(wire.TooLarge, match="text"):
-        wire.receive(io.BytesIO(struct.pack("<II", wire.TEXT_LIMIT + 1, 0)))
 
 
 def test_the_scratch_of_a_sandbox_is_closed_to_nobody_who_needs_it(tmp_path):

@@ -1,6 +1,8 @@
 """`load` end to end against a server that answers at once: report, file, plot, words."""
 
+import errno
 import json
+import os
 import re
 import signal
 import subprocess
@@ -9,8 +11,9 @@ import threading
 
 import pytest
 
-from course import load, load_arguments, load_file
-from course.load_figures import FIGURES
+from course import load, load_arguments, load_file, load_plot
+from course.load_figures import ANSWERED, FIGURES, Outcome
+from course.load_report import Round
 from course.paths import ROOT
 from solutions.upgrade_gate import read_benchmark
 from tests.fake_server import chunk, events, model_of_three, models, response, serve
@@ -228,6 +231,73 @@ def test_a_file_that_is_there_is_not_overwritten(server, tmp_path, capsys):
     assert not seen
 
 
+def test_a_run_without_end_is_refused_before_it_is_planned(server, capsys):
+    url, seen = server
+    assert load.main(["--url", url, "--requests", "999999999"]) == 1
+    assert "more than 100000 requests in one run" in capsys.readouterr().err
+    assert not seen
+
+
+@pytest.mark.parametrize("option", ["--out", "--plot"])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_sent(
+    option, server, tmp_path, capsys
+):
+    url, seen = server
+    path = tmp_path / ("x" * 250)  # a name too long once .partial is behind it
+    assert load.main(["--url", url, *QUICK, option, str(path)]) == 1
+    said = capsys.readouterr().err
+    assert f"load: {path} cannot be written (" in said
+    assert "Traceback" not in said
+    assert not seen
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_is_named_and_leaves_no_piece(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+
+    def full(self, data):
+        with self.open("wb") as file:
+            file.write(data[:3])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))  # of a write: without a name
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    with pytest.raises(ValueError, match=r"a\.json cannot be written \(No space left"):
+        load_file.put(path, b"figures")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plot_that_fails_leaves_the_figures(server, tmp_path, capsys, monkeypatch):
+    def fails(path, rounds, title):
+        raise ValueError(f"{path} cannot be written (No space left on device)")
+
+    monkeypatch.setattr("course.load_plot.save", fails)
+    url, _ = server
+    out, plot = tmp_path / "a.json", tmp_path / "a.png"
+    assert load.main(["--url", url, *QUICK, "--out", str(out), "--plot", str(plot)]) == 1
+    assert f"load: {plot} cannot be written" in capsys.readouterr().err
+    assert list(read_benchmark(out).figures) == list(FIGURES)
+
+
+def test_the_axes_of_the_plot_have_plain_numbers():
+    rounds = []
+    for rate, slow in ((0.5, 1.0), (2.0, 40.0)):
+        outcomes = [
+            Outcome(0, 0, slow * n, [slow * n / 4, slow * n / 2], ANSWERED) for n in range(1, 5)
+        ]
+        rounds.append(Round(rate, outcomes, True))
+    figure = load_plot.draw(rounds, "two rates")
+    figure.canvas.draw()
+    labels = [
+        label.get_text()
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        for label in axis.get_ticklabels(which="both")
+    ]
+    assert "1,000" in labels
+    assert [one for one in labels if not re.fullmatch(r"[0-9,]*\.?[0-9]*", one)] == []
+    assert all(len(axes.get_xticks()) >= 3 for axes in figure.axes)
+
+
 def test_seconds_without_an_arrival_are_refused_before_anything_is_sent(server, capsys):
     url, seen = server
     assert load.main(["--url", url, "--rate", "0.001", "--seconds", "0.01"]) == 1
@@ -242,6 +312,21 @@ def test_seconds_without_an_arrival_are_refused_before_anything_is_sent(server, 
         (["--url", "ftp://host"], "is not an address such as"),
         (["--url", "http://"], "is not an address such as"),
         (["--url", "http://me:secret@host"], "leave the password out"),
+        (["--url", "http://me:secret@host:99999"], "'…@host:99999' is not an address"),
+        (["--url", "http://127.0.0.1:99999"], "99999' is not an address such as"),
+        (["--url", "http://127.0.0.1:0"], "is not an address such as"),
+        (["--url", "http://[::1"], "'http://[::1' is not an address such as"),
+        (["--url", "http://host\n:80"], "is not an address such as"),
+        (["--api-key", "secret\nb"], "the key (here or in LLM_API_KEY) must be printable"),
+        (["--api-key", "secret "], "without blanks at its ends"),
+        (["--out", ""], "the name of the file is empty"),
+        (["--plot", " "], "the name of the file is empty"),
+        (["--out", "x", "--plot", "./x"], "--out and --plot name the same file"),
+        (["--rate", "1e400"], "from 0.001 to 10000, not '1e400'"),
+        (["--rate=-1"], "from 0.001 to 10000, not '-1'"),
+        (["--seconds", "nan"], "a time is a number from 0.01 to 86400"),
+        (["--requests", "nan"], "must be a whole number from 1"),
+        (["--repeat", "9" * 400], "must be a whole number from 1"),
         (["--rate", "0"], "from 0.001 to 10000, not '0'"),
         (["--rate", "nan"], "from 0.001 to 10000, not 'nan'"),
         (["--rate", "inf"], "from 0.001"),
@@ -273,6 +358,10 @@ def test_defaults_and_the_key_of_the_environment(monkeypatch):
     assert load_arguments.parse(["--rates", "2,1,2"]).rates == [2.0, 1.0]
     monkeypatch.setenv("LLM_API_KEY", "key")
     assert load_arguments.parse([]).api_key == "key"
+    assert load_arguments.parse(["--api-key", "clé"]).api_key == "clé"
+    monkeypatch.setenv("LLM_API_KEY", "se\ncret")
+    with pytest.raises(SystemExit):
+        load_arguments.parse([])
 
 
 def test_the_machine_is_named():

@@ -113,6 +113,9 @@ def test_a_stream_is_read_piece_by_piece():
         "stream_options": {"include_usage": True},
     }
     assert headers["authorization"] == "Bearer secret"
+    with serve(model_of_three) as (url, seen):
+        assert ask(url, key="clé").kind == ANSWERED
+    assert seen[0][2]["authorization"] == "Bearer clé"  # in UTF-8, as the service takes it
     assert headers["accept-encoding"] == "identity"
 
 

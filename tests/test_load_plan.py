@@ -80,6 +80,7 @@ def test_seconds_take_all_that_arrive_in_them():
         ({"rate": 0.001, "seconds": 0.01}, "no request arrives in 0.01 s at 0.001 a second"),
         ({"rate": 100.0, "seconds": 86400.0}, f"more than {MOST} requests in one run"),
         ({"rate": 1.0, "requests": MOST + 1}, f"more than {MOST} requests in one run"),
+        ({"rate": 1.0, "requests": 10**15}, f"more than {MOST} requests in one run"),
     ],
 )
 def test_a_run_of_nothing_or_without_end_is_refused(wish, words):

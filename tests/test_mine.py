@@ -78,7 +78,7 @@ def test_a_chapter_that_fails_its_own_checks_is_refused_until_it_is_switched_bac
     replace_cell(notebook, "4.7", "#| exercise 4.7\ndef chat_ids(messages, encode, special): ...")
     notebooks.write(notebook, tmp_path / f"{chapter.name}.ipynb")
     with pytest.raises(
-        Refused, match=r"4\.7 of \S+ do not pass.*check 4.*--reference chat;"
+        Refused, match=r"4\.7 of \S+ does not pass its.*check 4.*--reference chat;"
     ) as refused:
         mine.choose(OTHERS, tmp_path)
     assert "4.6" not in str(refused.value)
@@ -100,6 +100,51 @@ def test_a_file_is_judged_again_when_it_has_changed(tmp_path, monkeypatch):
     with pytest.raises(Refused, match=r"06_batcher: 6\.1, .*6\.8 of"):
         mine.choose([], folder)
     assert len(judged) == 1
+
+
+def _change(folder, name: str) -> None:
+    """A file that is not the one that was judged."""
+    path = folder / f"{name}.ipynb"
+    path.write_text(path.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+
+
+def test_what_fails_with_what_it_stands_on_adds_no_layer(tmp_path, monkeypatch):
+    folder, chapter = make_work(tmp_path), find_chapter(5)
+    status = {one.id: "passed" for one in chapter.exercises} | {"5.6": "failed", "5.7": "failed"}
+    monkeypatch.setattr(mine.passed, "judge", lambda *_: mine.passed.sound(chapter, status))
+    _change(folder, chapter.name)
+    with pytest.raises(Refused, match=r"05_sampler: 5\.6 of \S+ does not.*add --reference") as said:
+        mine.choose([], folder)
+    assert "--reference stopping;" in str(said.value)
+    assert "5.7" not in str(said.value)
+    plans = mine.choose(["stopping"], folder)  # what was named is enough
+    assert "detokenizer" in next(plan.mine for plan in plans if plan.chapter == chapter)
+    monkeypatch.setattr(mine.passed, "judge", lambda found, _: pytest.fail("judged once more"))
+    mine.choose(["stopping"], folder)
+
+
+def test_what_is_not_written_is_not_excused_by_what_it_stands_on():
+    chapter = find_chapter(5)
+    status = {one.id: "passed" for one in chapter.exercises}
+    for five_seven in ("not attempted", "missing", "error"):
+        found = mine.passed.sound(chapter, status | {"5.6": "failed", "5.7": five_seven})
+        assert found == ["5.1", "5.2", "5.3", "5.4", "5.5", "5.8"]
+
+
+def test_it_says_how_many_files_are_still_to_be_judged(tmp_path, monkeypatch, capsys):
+    folder = make_work(tmp_path)
+    monkeypatch.setattr(
+        mine.passed, "judge", lambda found, _: [one.id for one in found.chapter.exercises]
+    )
+    for name in ("05_sampler", "07_server"):
+        _change(folder, name)
+    mine.choose([], folder)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("judging ")
+    assert first.endswith("05_sampler.ipynb (1 of 2; once for each version of a file) ...")
+    assert second.endswith("07_server.ipynb (2 of 2) ...")
+    mine.choose([], folder)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_provided_definition_that_is_gone_is_named(tmp_path):

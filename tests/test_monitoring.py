@@ -11,9 +11,9 @@ import pytest
 
 from solutions import monitoring
 from solutions.events import Admitted, Arrived, Finished, Rejected, Sent, Stepped, Token
-from solutions.json_log import DailyLog
+from solutions.json_log import DailyLog, describe_error
 from solutions.monitoring import Monitoring, MonitoringSettings
-from solutions.periodic_log import read_line
+from solutions.periodic_log import FIELDS, format_line, read_line
 from tests.oracles.monitoring import exposed
 
 SECRET = "my pin is 4711, do not tell"
@@ -143,6 +143,19 @@ def test_logs_that_cannot_be_written_harm_nobody(tmp_path):
     assert b"llm_requests_total" in service.monitoring.exposition()
 
 
+def test_a_line_that_nobody_reads_is_in_the_log(tmp_path):
+    def broken(line: str) -> None:
+        raise BrokenPipeError
+
+    settings = MonitoringSettings("m", log_folder=tmp_path, every=0, freeze=False)
+    service = Monitoring(settings, write_line=broken)
+    with pytest.raises(BrokenPipeError):
+        service.summarize()
+    service.close()
+    (log,) = tmp_path.glob("performance-*.jsonl")
+    assert json.loads(log.read_text("ascii"))["finished"] == 0
+
+
 def test_the_ticker_writes_lines_and_a_last_one(tmp_path):
     written = threading.Semaphore(0)
     lines: list[str] = []
@@ -251,6 +264,26 @@ def test_a_disk_that_is_full_in_the_middle_of_a_line(tmp_path):
     assert (json.loads(first)["n"], json.loads(third)["n"]) == (1, 3)
     assert len(cut) == 20
     assert log.lost == 1
+
+
+@pytest.mark.parametrize("value", ["nan", "-inf", "1e+400", "\u0663", "0x1"])
+def test_a_value_that_is_no_finite_number_is_damage(value):
+    values = dict.fromkeys(FIELDS, 1.5)
+    line = format_line(1.8e9, values)
+    assert read_line(line)["kv"] == 1.5
+    assert read_line(line.replace("kv=1.5", f"kv={value}")) is None
+
+
+def test_a_cause_that_is_an_empty_collection_is_told():
+    class Several(Exception):
+        """An error that holds others, at the moment none."""
+
+        def __len__(self):
+            return 0
+
+    error = ValueError("no")
+    error.__cause__ = Several()
+    assert [one["error"] for one in describe_error(error)] == ["ValueError", "Several"]
 
 
 def test_every_setting_is_explained():

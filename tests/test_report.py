@@ -91,12 +91,65 @@ def test_damaged_json_counts_as_damaged(tmp_path, out, capsys):
     assert "left out: line 2, 4, 5, 7\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"running": 1', f'"running": {10**400}'),
+        ("2026-11-30T", "0001-01-01T"),
+        ('": 1,', '": 1e999,'),
+    ],
+    ids=["no float", "the year 1", "infinity"],
+)
+def test_odd_numbers_count_as_damaged(tmp_path, out, capsys, old, new):
+    lines = list(map(as_json, range(4)))
+    lines[1] = lines[1].replace(old, new)
+    if "0001" in new:
+        lines[1] = lines[1].replace("Z", "+23:59")  # before the first moment that there is
+    log = write(tmp_path / "performance-2026-11-30.jsonl", lines)
+    assert report.main([str(log), "--out", str(out)]) == 1
+    assert "left out: line 2\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_a_log_that_powershell_wrote(tmp_path, out, capsys, encoding):
+    log = tmp_path / "server.log"
+    log.write_bytes("\r\n".join([*map(line, range(4)), ""]).encode(encoding))
+    assert report.main([str(log), "--out", str(out)]) == 0
+    assert "4 lines from" in capsys.readouterr().out
+
+
 def test_a_folder_is_its_performance_logs(tmp_path, out, capsys):
     write(tmp_path / "performance-2026-11-30.jsonl", list(map(as_json, range(3))))
     write(tmp_path / "performance-2026-12-01.jsonl", list(map(as_json, range(3, 6))))
     write(tmp_path / "requests-2026-11-30.jsonl", ["{}"])
     assert report.main([str(tmp_path), "--out", str(out)]) == 0
     assert "6 lines from" in capsys.readouterr().out
+
+
+def test_a_picture_never_takes_the_place_of_a_log(tmp_path, capsys):
+    log = write(tmp_path / "server.log", list(map(line, range(3))))
+    before = log.read_bytes()
+    for out in (log, tmp_path / "." / "server.log", tmp_path):
+        assert report.main([str(log), "--out", str(out)]) == 1
+        assert "name another file" in capsys.readouterr().err
+    assert log.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["server.log"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("memory=1", "memory=1.7e+308"), ("2026", "9999")],
+    ids=["too large", "another age"],
+)
+def test_what_cannot_be_drawn_is_said(tmp_path, out, capsys, old, new):
+    lines = list(map(line, range(3)))
+    lines[1] = lines[1].replace(old, new)
+    lines[0] = lines[0].replace("2026", "0001")
+    log = write(tmp_path / "server.log", lines)
+    assert report.main([str(log), "--out", str(out)]) == 1
+    assert "these numbers cannot be drawn (" in capsys.readouterr().err
+    assert not out.exists()
+    assert not list(tmp_path.rglob("*.partial"))
 
 
 def test_nothing_to_draw(tmp_path, out, capsys):

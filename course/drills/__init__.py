@@ -69,7 +69,7 @@ DRILLS: dict[str, Drill] = {
     "friday": Drill(
         "One customer complains that long answers take for ever to be complete. Nobody else does.",
         "slow_client",
-        load=(clients.slow_reader,) * 6,
+        load=(clients.slow_reader,) * 2,  # few: the others must not feel their work
         settings={"write_buffer": 2048, "max_running": 8, "max_context": 512},
     ),
     "saturday": Drill(

@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
-
 from solutions.events import Admitted, Event, Finished
 
 Wraps = Mapping[str, Callable[[Any], Any]]
@@ -45,7 +43,7 @@ def keeps_what_was_freed(begun: threading.Event) -> Wraps:
     """Keys and values of every request are kept for the next one that begins alike: a prefix
     cache that somebody wrote in an afternoon, without a bound.
     """
-    kept: list[torch.Tensor] = []
+    kept: list = []  # of tensors
 
     def wrap(cache):
         inner = cache.free
@@ -64,6 +62,8 @@ def keeps_what_was_freed(begun: threading.Event) -> Wraps:
 
 def stores_in_a_wrong_dtype(begun: threading.Event) -> Wraps:
     """Keys and values are stored in 8 bits, as integers, without a scale: most become 0."""
+
+    import torch  # not above: who lists the drills need not wait for it
 
     def wrap(cache):
         inner = cache.write

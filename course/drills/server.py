@@ -4,11 +4,11 @@ A line on stdin begins the incident; the end of stdin ends the server, so that i
 whoever started it.
 """
 
-import signal
 import sys
 import threading
 from pathlib import Path
 
+from course.background import follow_stdin
 from course.drills import COMMON, DRILLS
 from course.model import ensure_model
 from course.serve import serve
@@ -19,7 +19,7 @@ def main(name: str, logs: str) -> int:
     """Serve until stdin ends; the exit code."""
     drill, begun = DRILLS[name], threading.Event()
     parts = drill.fault(begun)
-    threading.Thread(target=_listen, args=[begun], daemon=True).start()
+    follow_stdin(begun.set)
     settings = Settings(**COMMON | {"log_dir": logs} | dict(drill.settings))
     Path(logs).mkdir(parents=True, exist_ok=True)
     return serve(settings, ensure_model(), wrap=lambda name, part: parts.get(name, _keep)(part))
@@ -27,12 +27,6 @@ def main(name: str, logs: str) -> int:
 
 def _keep(part):
     return part
-
-
-def _listen(begun: threading.Event) -> None:
-    for _ in sys.stdin:
-        begun.set()
-    signal.raise_signal(signal.SIGINT)  # as if somebody had pressed Ctrl-C: it drains
 
 
 if __name__ == "__main__":

@@ -7,15 +7,21 @@ without taking the gradebook along. Orders come in and results leave as lines of
 import hashlib
 import json
 import os
+import queue
+import shutil
 import signal
 import sys
+import threading
+import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
 
-from course.grading.entries import Entry
+from course import likely, sandbox_linux
 from course.grading.exercise import Rules, blank, blank_hidden, grade_exercise
 from course.grading.files import read_files
 from course.grading.hidden import Hidden
@@ -25,6 +31,7 @@ from course.manifest import Chapter, Exercise
 from course.sandbox import Limits, Sandbox, SandboxError
 
 Say = Callable[[dict], None]
+TAKEN = 32 * 2**20  # bytes of a worker's memory that its module and what it imports have taken
 
 
 def main() -> None:
@@ -41,39 +48,81 @@ def main() -> None:
     order = json.loads(sys.stdin.readline())
     rules = Rules(order["seed"], _hidden(order))
     limits = Limits(order["seconds"], order["memory"])
+    covered = [Path(folder) for folder in order["covered"]]
     try:
-        sandbox = Sandbox(Path(order["scratch"]), limits, order["slot"], order["sandbox"])
+        sandbox = Sandbox(Path(order["scratch"]), limits, order["slot"], order["sandbox"], covered)
     except SandboxError as problem:
         say({"broken": str(problem)})
         return
+    orders = Orders(sandbox)
+    if sandbox.mode != "process":
+        likely.surroundings = partial(as_much_memory, limits.memory)
     with sandbox:
         say({"ready": sandbox.describe()})
-        for line in sys.stdin:
+        while line := orders.next():
             grade(json.loads(line), order["key"], rules, sandbox, say)
+
+
+@contextmanager
+def as_much_memory(size: int) -> Iterator[None]:
+    """As much address space as a worker has, so that what is too much for one is so here: else a
+    misconception that takes too much would not do here what the learner's code has done."""
+    import resource  # where there are such limits
+
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = sandbox_linux.address_space() + size - TAKEN
+    given = [limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_AS, (min([most, *given]), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+class Orders:
+    """The lines of stdin. When it closes because whoever gave the orders has died, this process
+    ends at once, in the middle of a submission, and its workers with it."""
+
+    def __init__(self, sandbox: Sandbox):
+        self._sandbox, self._lines = sandbox, queue.SimpleQueue()
+        self._parent = os.getppid()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def next(self) -> str:
+        """The next line; empty at the end."""
+        return self._lines.get()
+
+    def _read(self) -> None:
+        for line in sys.stdin:
+            self._lines.put(line)
+        self._lines.put("")
+        time.sleep(1)  # a process that dies closes its files first
+        if os.getppid() != self._parent:  # never so on Windows
+            shutil.rmtree(self._sandbox.scratch.parent, ignore_errors=True)
+            os._exit(1)
 
 
 def grade(task: dict, key: str, rules: Rules, sandbox: Sandbox, say: Say) -> None:
     """Grade one submission; says {"exercise": record} or {"keep": id} for each, then {"done"}.
 
     Args:
-        task: path, only (exercise ids or nothing), known (of an earlier run: by exercise, its key
-            and its file's sha256), skip (by exercise, why it is not to be tried again).
+        task: id and path of the submission, only (exercise ids or nothing), known (of an earlier
+            run: by exercise, its key and its file's sha256), skip (by exercise, why it is not to be
+            tried again).
         key: what the class's rules and the grader have been, for the key of a record.
     """
-    entry = Entry(Path(task["path"]))
-    say({"begun": entry.id})
     sandbox.forget()
-    sources, notes = read_files(entry.path)
+    sources, notes = read_files(Path(task["path"]))
     handed = recognise(sources)
     for chapter in sorted({*handed.answers, *handed.problems}, key=lambda c: c.number):
         court = Court(sandbox.for_chapter(chapter), sandbox.limits.seconds, sandbox.scratch)
         for exercise in chapter.exercises:
             say({"next": exercise.id})
-            say(_one(task, entry, key, rules, court, handed, chapter, exercise))
+            say(_one(task, key, rules, court, handed, chapter, exercise))
     prints = {str(c.number): answers_fingerprint(s) for c, s in handed.answers.items()}
     say(
         {
-            "done": entry.id,
+            "done": task["id"],
             "files": [source.name for source in sources],
             "notes": [*notes, *handed.notes, *handed.problems.values()],
             "fingerprints": {number: print_ for number, print_ in prints.items() if print_},
@@ -83,7 +132,6 @@ def grade(task: dict, key: str, rules: Rules, sandbox: Sandbox, say: Say) -> Non
 
 def _one(
     task: dict,
-    entry: Entry,
     key: str,
     rules: Rules,
     court: Court,
@@ -94,7 +142,8 @@ def _one(
     """What to say of one exercise."""
     submission = handed.answers.get(chapter)
     sha256 = submission.sha256 if submission else ""
-    own_key = hashlib.sha256(f"{key} {entry.id} {exercise.id} {sha256}".encode()).hexdigest()[:16]
+    facts = [key, task["id"], exercise.id, sha256, handed.problems.get(chapter, "")]
+    own_key = hashlib.sha256(repr(facts).encode(errors="replace")).hexdigest()[:16]
     known = task["known"].get(exercise.id, {})
     wanted = not task["only"] or exercise.id in task["only"]
     same = known.get("key") == own_key if wanted else bool(sha256 == known.get("sha256"))
@@ -109,7 +158,7 @@ def _one(
         record = blank(exercise, "error", handed.problems[chapter])
     else:
         try:
-            record = grade_exercise(submission, exercise, entry.id, rules, court)
+            record = grade_exercise(submission, exercise, task["id"], rules, court)
         except SandboxError:
             raise  # without workers nothing else can be graded either: another judge shall try
         except Exception:

@@ -6,10 +6,9 @@ So a zip can write nowhere, whatever its names say, and a bomb is cut off at a n
 import io
 import os
 import zipfile
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 
 from course.submission import LARGEST
 
@@ -17,6 +16,8 @@ SUFFIXES = (".ipynb", ".py")
 MOST_FILES = 200
 MOST_BYTES = 4 * LARGEST  # of all files together
 MOST_MEMBERS = 10_000  # names in a zip, whatever they are
+MOST_NAMED = 4 * 2**20  # bytes of a zip's list of names, which takes far more as objects
+OURS = {"benchmarks", "chapters", "course", "solutions", "tests"}  # folders of the course itself
 SKIPPED = {"__MACOSX", "__pycache__", "node_modules", "site-packages"}
 
 
@@ -70,20 +71,40 @@ def _items(path: Path, budget: _Budget) -> Iterator[Source | str]:
 
 
 def _folder(folder: Path, budget: _Budget) -> Iterator[Source | str]:
-    for place, folders, names in os.walk(folder):
+    closed: list[OSError] = []
+    paths = []
+    for place, folders, names in os.walk(folder, onerror=closed.append):
         folders[:] = sorted(name for name in folders if not _skipped(name))
-        for name in sorted(names):
-            path = Path(place) / name
-            shown = path.relative_to(folder).as_posix()
-            suffix = path.suffix.lower()
-            if _skipped(name) or suffix not in (*SUFFIXES, ".zip"):
-                continue
-            if path.is_symlink() or not path.is_file():
-                yield f"{shown} is a link or no ordinary file: left out"
-            elif suffix == ".zip":
-                yield from _zip(path.read_bytes() if _small(path) else None, shown, budget)
-            else:
-                yield _file(path, shown, budget)
+        paths += [Path(place, name).relative_to(folder) for name in sorted(names)]
+    clones = _clones(paths)
+    for path in paths:
+        suffix = path.suffix.lower()
+        if not (_skipped(path.name) or suffix not in (*SUFFIXES, ".zip") or _ours(path, clones)):
+            yield from _one(folder / path, path.as_posix(), budget)
+    for problem in closed:
+        shown = Path(problem.filename).relative_to(folder).as_posix()
+        yield f"the folder {shown} cannot be read ({problem.strerror})"
+
+
+def _one(path: Path, shown: str, budget: _Budget) -> Iterator[Source | str]:
+    """What is in one file of a folder."""
+    if path.is_symlink() or not path.is_file():
+        yield f"{shown} is a link or no ordinary file: left out"
+    elif path.suffix.lower() == ".zip":
+        yield from _zip(path.read_bytes() if _small(path) else None, shown, budget)
+    else:
+        yield _file(path, shown, budget)
+
+
+def _clones(paths: Iterable[PurePath]) -> set[PurePath]:
+    """The folders that are a whole clone of the course, as some hand it in."""
+    return {path.parents[1] for path in paths if path.parts[-2:] == ("course", "__main__.py")}
+
+
+def _ours(path: PurePath, clones: set[PurePath]) -> bool:
+    """Whether a file is the course's own, in a clone of it."""
+    within = (path.relative_to(clone).parts for clone in clones if path.is_relative_to(clone))
+    return any(parts[0] in OURS for parts in within if parts)
 
 
 def _file(path: Path, shown: str, budget: _Budget) -> Source | str:
@@ -104,22 +125,40 @@ def _zip(data: bytes | None, shown: str, budget: _Budget) -> Iterator[Source | s
     if data is None:
         yield f"{shown} is larger than {MOST_BYTES // 2**20} MiB: left out"
         return
+    if _names_size(data) > MOST_NAMED:
+        yield f"{shown} holds more than {MOST_MEMBERS} names: left out"
+        return
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = archive.infolist()
-            if len(members) > MOST_MEMBERS:
-                yield f"{shown} holds {len(members)} names: left out"
-                return
-            for member in members:
-                if (item := _member(archive, member, budget)) is not None:
-                    yield item
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError) as problem:
-        yield f"{shown} is no zip that can be read ({problem})"
+        archive = zipfile.ZipFile(io.BytesIO(data))
+    except Exception as problem:  # what is no zip at all is refused in many ways
+        yield f"{shown} is no zip that can be read ({problem or type(problem).__name__})"
+        return
+    with archive:
+        members = archive.infolist()
+        if len(members) > MOST_MEMBERS:
+            yield f"{shown} holds {len(members)} names: left out"
+            return
+        clones = _clones(map(_path, members))
+        for member in members:
+            if _ours(_path(member), clones):
+                continue
+            if (item := _member(archive, member, budget)) is not None:
+                yield item
+
+
+def _names_size(data: bytes) -> int:
+    """Bytes of the list of names, by the record at the end (APPNOTE.TXT, 4.3.16); 0 without one."""
+    at = data.rfind(b"PK\5\6", -(2**16 + 22))
+    return int.from_bytes(data[at + 12 : at + 16], "little") if at >= 0 else 0
+
+
+def _path(member: zipfile.ZipInfo) -> PurePosixPath:
+    return PurePosixPath(member.filename.replace("\\", "/"))
 
 
 def _member(archive, member: zipfile.ZipInfo, budget: _Budget) -> Source | str | None:
-    name = member.filename.replace("\\", "/")
-    path = PurePosixPath(name)
+    path = _path(member)
+    name = str(path)
     if member.is_dir() or any(map(_skipped, path.parts)):
         return None
     if path.suffix.lower() == ".zip":
@@ -131,8 +170,8 @@ def _member(archive, member: zipfile.ZipInfo, budget: _Budget) -> Source | str |
     try:
         with archive.open(member) as stream:
             data = stream.read(member.file_size + 1)
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as problem:
-        return f"{name} cannot be read ({problem})"
+    except Exception as problem:  # each kind of compression has errors of its own
+        return f"{name} cannot be read ({problem or type(problem).__name__})"
     return Source(name, data)
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from xml.etree import ElementTree
 
 from course.grading import feedback
-from course.grading.record import dump
+from course.grading.record import dump, given_up, grader_failed
 
 LONGEST = 8000  # characters of an exercise's feedback within a results file
 
@@ -56,6 +56,8 @@ def classroom50(record: dict) -> str:
 def junit(record: dict) -> str:
     """One test suite; an exercise that the grader itself failed on is an error, not a failure."""
     cases = [case for e in record["exercises"] for case in _junit_cases(e)]
+    if problem := given_up(record):
+        cases.append(_junit_case("0", "grading", "grader error", problem))
     suite = ElementTree.Element("testsuite", name=_xml(record["submission"]))
     for kind in ("failure", "error", "skipped"):
         plural = {"failure": "failures", "error": "errors", "skipped": "skipped"}[kind]
@@ -73,6 +75,16 @@ FORMATS = {
     "classroom50": ("result.json", classroom50),
     "junit": ("junit.xml", junit),
 }
+
+
+def write(name: str, made: dict) -> tuple[str, str | None]:
+    """The file of a format and its text.
+
+    None where grading itself failed and the format has no word for that: a system that finds no
+    file says so, while one that found some would take it for a low grade.
+    """
+    file, text = FORMATS[name]
+    return file, None if grader_failed(made) and name != "junit" else text(made)
 
 
 def _gradescope_tests(exercise: dict) -> list[dict]:

@@ -9,9 +9,12 @@ from functools import cache
 from pathlib import Path
 
 from course.cases import Case
+from course.likely import reference_runner
 from course.manifest import Chapter, Exercise
+from course.trial import Local, run_cases
 
 SHORTEST = 16  # bytes of a secret; fewer can be guessed
+TRIED = 0  # the seed with which our own solutions are put through hidden cases
 
 
 class SecretError(ValueError):
@@ -64,11 +67,13 @@ def read_secret(path: Path) -> bytes:
     return secret
 
 
-def check_folder(folder: Path, slugs: set[str]) -> None:
-    """Load all of a folder's hidden cases now, so that a fault in one is found before grading.
+def check_folder(folder: Path, chapters: list[Chapter]) -> None:
+    """Run all of a folder's hidden cases on our own solutions now: a fault in a case must not be
+    taken for one of a learner's.
 
     Errors: SecretError, naming the file.
     """
+    slugs = {chapter.slug: chapter for chapter in chapters}
     if not folder.is_dir():
         raise SecretError(f"there is no folder {folder} of hidden cases")
     files = sorted(folder.glob("*.py"))
@@ -77,8 +82,24 @@ def check_folder(folder: Path, slugs: set[str]) -> None:
     for path in files:
         if path.stem not in slugs:
             raise SecretError(f"{path} is named after no chapter; there are {', '.join(slugs)}")
-        if not _load(folder, path.stem):
+        if not (cases := _load(folder, path.stem)):
             raise SecretError(f'{path} holds no function marked `@case("N.M")`')
+        _try(path, slugs[path.stem], cases)
+
+
+def _try(path: Path, chapter: Chapter, cases: list[Case]) -> None:
+    """Each case is of an exercise of the chapter, and our solution passes it."""
+    known = {exercise.id for exercise in chapter.exercises}
+    if strange := [case for case in cases if case.exercise not in known]:
+        raise SecretError(
+            f"{path}: {strange[0].name} is marked {strange[0].exercise}, which is no "
+            f"exercise of chapter {chapter.number}"
+        )
+    for outcome in run_cases(Local(reference_runner(chapter)), cases, TRIED):
+        if outcome.error:
+            raise SecretError(
+                f"{path}: our own solution does not pass {outcome.case.name}: {outcome.error}"
+            )
 
 
 @cache

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import queue
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -13,9 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from course.grading.entries import Entry
+from course.grading.record import GIVEN_UP
 from course.paths import ROOT
+from course.sandbox import SLOTS
 
-PATIENCE = 240.0  # seconds beyond an exercise's own limit after which a judge itself hangs
+PATIENCE = 600.0  # seconds beyond an exercise's own limit after which a judge itself hangs
 MOST_DEATHS = 3  # of judges over one submission, before the rest of it is given up
 
 
@@ -35,7 +38,8 @@ class Task:
     def message(self) -> dict:
         """As the judge reads it."""
         path = str(self.entry.path.resolve())
-        return {"path": path, "only": self.only, "known": self.known, "skip": self.skip}
+        told = {"id": self.entry.id, "path": path, "only": self.only}
+        return {**told, "known": self.known, "skip": self.skip}
 
 
 @dataclass
@@ -120,6 +124,7 @@ class Pool:
         self._stopped = threading.Event()
         self._judges: list[Judge] = []
         self._scratch = Path()
+        self._first_slot = secrets.randbelow(SLOTS)  # another `grade` may run at the same time
         self.sandbox = ""
 
     def run(
@@ -162,6 +167,7 @@ class Pool:
 
     def _start(self, slot: int) -> Judge:
         folder = tempfile.mkdtemp(dir=self._scratch)
+        slot = (self._first_slot + slot) % SLOTS
         judge = Judge({**self._order, "slot": slot, "scratch": folder})
         self._judges.append(judge)
         self.sandbox = judge.sandbox
@@ -205,5 +211,5 @@ def _scratch() -> Iterator[Path]:
 
 
 def _given_up(task: Task, exercises: dict[str, dict], problem: GraderError) -> Graded:
-    notes = [f"grader error: {problem}; the rest of this submission was not graded"]
-    return Graded(task.entry, list(exercises.values()), {"notes": notes, "failed": True})
+    notes = [f"{GIVEN_UP} {problem}; the rest of this submission was not graded"]
+    return Graded(task.entry, list(exercises.values()), {"notes": notes})

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from course import manifest, notebooks
-from course.cells import Cell, SubmissionError, near_misses, notebook_cells, script_cells
+from course.cells import LONGEST, Cell, SubmissionError, near_misses, notebook_cells, script_cells
 from course.cells import marked as marked_cells
 from course.grading.files import Source
 from course.manifest import Chapter
 from course.submission import Submission, submission_of
+
+MOST_NAMED = 5  # files without a mark
 
 
 @dataclass
@@ -29,13 +31,15 @@ def recognise(sources: list[Source]) -> Handed:
     those of the other, does not count. Where two are left, the chapter cannot be judged.
     """
     handed = Handed()
+    unmarked: list[str] = []
     found: dict[Chapter, list[Submission]] = defaultdict(list)
     for source in sources:
         try:
-            for submission in _by_chapter(source, handed.notes):
+            for submission in _by_chapter(source, handed.notes, unmarked):
                 found[submission.chapter].append(submission)
         except SubmissionError as problem:
             handed.notes.append(str(problem))
+    handed.notes += _say_unmarked(unmarked)
     for chapter in sorted(found, key=lambda chapter: chapter.number):
         candidates = _different([s for s in found[chapter] if _begun(s)] or found[chapter])
         if len(candidates) == 1:
@@ -62,7 +66,16 @@ def answers_fingerprint(submission: Submission) -> str:
     return hashlib.sha256(repr(cells).encode(errors="replace")).hexdigest() if cells else ""
 
 
-def _by_chapter(source: Source, notes: list[str]) -> list[Submission]:
+def _say_unmarked(names: list[str]) -> list[str]:
+    """One note on all files in which nothing is marked."""
+    what = "no cell that begins with `#| exercise N.M`"
+    if len(names) < 2:
+        return [f"{name} has {what}: not judged" for name in names]
+    shown = [*names[:MOST_NAMED], *["…"] * (len(names) > MOST_NAMED)]
+    return [f"{len(names)} files have {what}: not judged are {', '.join(shown)}"]
+
+
+def _by_chapter(source: Source, notes: list[str], unmarked: list[str]) -> list[Submission]:
     """One submission for each chapter that has a mark in a file."""
     path = Path(source.name)
     if not source.data:
@@ -75,7 +88,7 @@ def _by_chapter(source: Source, notes: list[str]) -> list[Submission]:
     ids = {cell.exercise for cell in marked_cells(raw) if cell.exercise}
     if not ids:
         notes.extend(f"{source.name}: {fix}" for fix in near_misses(raw).values())
-        notes.append(f"{source.name} has no cell that begins with `#| exercise N.M`: not judged")
+        unmarked.append(source.name)
         return []
     found = []
     for number in sorted({int(exercise.split(".")[0]) for exercise in ids}):
@@ -104,12 +117,16 @@ def _begun(submission: Submission) -> bool:
 
 def _begun_cells(submission: Submission) -> list[Cell]:
     """The exercise cells that are not as they were handed out."""
-    exercises = {exercise.id: exercise for exercise in submission.chapter.exercises}
+    chapter = submission.chapter
+    exercises = {exercise.id: exercise for exercise in chapter.exercises}
     return [
         cell
         for cell in submission.cells
         if cell.exercise in exercises
-        and not notebooks.untouched(submission.chapter, exercises[cell.exercise], cell.source)
+        and (
+            len(cell.source) > LONGEST  # than which no parser shall see more
+            or not notebooks.untouched(chapter, exercises[cell.exercise], cell.source)
+        )
     ]
 
 

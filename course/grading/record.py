@@ -10,6 +10,7 @@ from course import manifest
 from course.grading.entries import Entry
 from course.paths import ROOT
 
+GIVEN_UP = "grader error:"  # how a note begins that a submission was not graded to its end
 SCHEMA = "ai-engineering-course/grade/v1"
 FOLDER = "submissions"
 JUDGED_BY = ("course", "solutions", "chapters/*/chapter.toml", "tests/grading", "tests/oracles")
@@ -25,17 +26,32 @@ def read(folder: Path) -> dict | None:
     """The record in a folder; None where there is none that can be used, so it is made again."""
     try:
         record = json.loads((folder / "grade.json").read_text(encoding="utf-8"))
-        return record if record["schema"] == SCHEMA else None
+        whole = all({"exercise", "status", "points"} <= set(e) for e in record["exercises"])
+        return record if record["schema"] == SCHEMA and whole else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def given_up(record: dict) -> str:
+    """Why a submission was not graded to its end: the grader's fault; empty when it was."""
+    return next((note for note in record["notes"] if note.startswith(GIVEN_UP)), "")
+
+
+def grader_failed(record: dict) -> bool:
+    """Whether grading itself failed on this submission, so that its points are no grade."""
+    statuses = {exercise["status"] for exercise in record["exercises"]}
+    return "grader error" in statuses or bool(given_up(record))
 
 
 def write(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(text, encoding="utf-8", newline="\n", errors="replace")
-    partial.replace(path)
+    try:
+        partial.write_text(text, encoding="utf-8", newline="\n", errors="replace")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def make(entry: Entry, exercises: list[dict], told: dict) -> dict:

@@ -3,11 +3,14 @@
 from collections import Counter, defaultdict
 
 from course.grading.entries import Entry, same_names
-from course.grading.tables import NOT_HANDED_IN, has_hidden
+from course.grading.feedback import block, one_line
+from course.grading.record import given_up
+from course.grading.tables import NOT_HANDED_IN, absent, has_hidden
 from course.manifest import Exercise
 
 STATUSES = ("passed", "failed", "error", "not attempted", "missing", NOT_HANDED_IN, "grader error")
 MOST = 15  # misconceptions listed
+LONGEST = 600  # characters of a line
 
 
 def summary(
@@ -35,12 +38,7 @@ def grader_errors(records: list[dict]) -> list[str]:
         for exercise in record["exercises"]
         if exercise["status"] == "grader error"
     ]
-    return found + [
-        f"{record['submission']}: {note}"
-        for record in records
-        for note in record["notes"]
-        if note.startswith("grader error")
-    ]
+    return found + [f"{r['submission']}: {given_up(r)}" for r in records if given_up(r)]
 
 
 def _outcomes(records: list[dict], exercises: list[Exercise]) -> list[str]:
@@ -49,7 +47,7 @@ def _outcomes(records: list[dict], exercises: list[Exercise]) -> list[str]:
     for record in records:
         found = {e["exercise"]: e for e in record["exercises"]}
         for exercise in exercises:
-            entry = found.get(exercise.id, {"status": NOT_HANDED_IN})
+            entry = found.get(exercise.id, {"status": absent(record)})
             counts[exercise.id][entry["status"]] += 1
             hidden[exercise.id] += entry.get("hidden", {}).get("status") == "passed"
     used = [s for s in STATUSES if any(counts[e.id][s] for e in exercises)]
@@ -100,11 +98,12 @@ def _odd(records: list[dict], entries: list[Entry], ignored: list[str]) -> list[
     found += [f"perhaps one person's: {', '.join(ids)}" for ids in same_names(entries)]
     for record in records:
         statuses = {e["status"] for e in record["exercises"]}
-        if statuses <= {"not attempted", "missing", "grader error"}:
+        if statuses <= {"not attempted", "missing"} and not given_up(record):
             found.append(f"nothing attempted: {record['submission']}")
         found += [f"{record['submission']}: {note}" for note in record["notes"]]
     found += [f"not graded: {name}" for name in ignored]
-    return ["\n".join(f"- {_one_line(text)}" for text in dict.fromkeys(found)) or "Nothing."]
+    lines = [f"- {one_line(text)[:LONGEST]}" for text in dict.fromkeys(found)]
+    return ["\n".join(block("\n".join(lines)))] if lines else ["Nothing."]
 
 
 def twins(records: list[dict]) -> list[tuple[str, list[str]]]:
@@ -118,7 +117,3 @@ def twins(records: list[dict]) -> list[tuple[str, list[str]]]:
 
 def _row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def _one_line(text: str) -> str:
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())[:600]

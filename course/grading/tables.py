@@ -2,13 +2,23 @@
 
 import csv
 import io
+import itertools
+import re
 
+from course.grading.record import given_up
 from course.manifest import Exercise
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+# What a spreadsheet would store as something else: 007, 1-2, 3.12., 1e5, 12/6/2026, 10:30, TRUE.
+CHANGED = re.compile(r"(?i)\s*(?:[\d.,:/'\s-]*\d[.,:/'\s-]*(?:e-?\d+|[ap]m|%)?|true|false)\s*")
+MONTHS = re.compile(
+    r"(?i)(?=.*\d)[\d./\s-]*(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|"
+    r"aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)[\d.,/\s-]*"
+)
 NOT_HANDED_IN = "not handed in"
+GRADER_ERROR = "grader error"  # in place of points: these are none
 LONG = (
-    *("submission", "chapter", "exercise", "title", "status"),
+    *("submission", "chapter", "exercise", "status"),
     *("public_points", "public_max", "hidden_status", "hidden_points", "hidden_max"),
     *("misconception", "reason", "file", "sha256"),
 )
@@ -41,11 +51,11 @@ def has_hidden(records: list[dict]) -> bool:
 
 
 def _long_row(record: dict, exercise: Exercise, found: dict | None) -> list:
-    found = found or {"status": NOT_HANDED_IN, "points": 0}
+    found = found or {"status": absent(record), "points": 0}
     hidden = found.get("hidden", {})
     return [
-        *(record["submission"], exercise.id.split(".")[0], exercise.id, exercise.title),
-        *(found["status"], found["points"], exercise.points),
+        *(record["submission"], int(exercise.id.split(".")[0]), f"{exercise.id} {exercise.title}"),
+        *(found["status"], _points(found), exercise.points),
         *(hidden.get("status", ""), hidden.get("points", ""), hidden.get("max_points", "")),
         *(found.get("misconception", ""), found.get("reason", "").split("\n")[0][:300]),
         *(found.get("file", ""), found.get("sha256", "")),
@@ -54,20 +64,31 @@ def _long_row(record: dict, exercise: Exercise, found: dict | None) -> list:
 
 def _wide_row(record: dict, exercises: list[Exercise], hidden: bool) -> list:
     found = {e["exercise"]: e for e in record["exercises"]}
-    cells = []
-    for exercise in exercises:
-        entry = found.get(exercise.id, {})
-        cells.append(entry.get("points", 0))
-        if hidden:
-            cells.append(entry.get("hidden", {}).get("points", 0))
-    public = [found[e.id]["points"] for e in exercises if e.id in found]
-    row = [record["submission"], sum(public), sum(e.points for e in exercises)]
+    entries = [found.get(e.id, {"status": absent(record), "points": 0}) for e in exercises]
+    secret = [entry.get("hidden", {}) for entry in entries]
+    failed = GRADER_ERROR in [entry["status"] for entry in entries]
+    cells = [[_points(entry)] for entry in entries]
+    sums = [sum(entry["points"] for entry in entries), sum(e.points for e in exercises)]
     if hidden:
-        secret = [found.get(e.id, {}).get("hidden", {}) for e in exercises]
-        row.append(sum(h.get("points", 0) for h in secret))
-        pairs = zip(secret, exercises, strict=True)
-        row.append(sum(h.get("max_points", e.points) for h, e in pairs))
-    return [*row, *cells, "; ".join(record["notes"])]
+        pairs = list(zip(secret, exercises, strict=True))
+        sums.append(sum(h.get("points", 0) for h in secret))
+        sums.append(sum(h.get("max_points", e.points) for h, e in pairs))
+        cells = [[_points(e), _points(e, h)] for e, h in zip(entries, secret, strict=True)]
+    if failed:  # then no sum is a grade
+        sums[::2] = [GRADER_ERROR] * len(sums[::2])
+    return [record["submission"], *sums, *itertools.chain(*cells), "; ".join(record["notes"])]
+
+
+def absent(record: dict) -> str:
+    """The status of an exercise that a record does not have."""
+    return GRADER_ERROR if given_up(record) else NOT_HANDED_IN
+
+
+def _points(entry: dict, part: dict | None = None) -> int | str:
+    """Points of an exercise, or of its hidden part; none where grading itself failed."""
+    if entry["status"] == GRADER_ERROR:
+        return GRADER_ERROR
+    return entry["points"] if part is None else part.get("points", 0)
 
 
 def _table(header, rows) -> str:
@@ -80,8 +101,11 @@ def _table(header, rows) -> str:
 
 
 def _cell(value) -> str | int:
-    """Text that a spreadsheet would run as a formula gets an apostrophe in front."""
+    """Text that a spreadsheet would run as a formula, or take for a number or a date, gets an
+    apostrophe in front."""
     if not isinstance(value, str):
         return value
     text = "".join(c if c.isprintable() else " " for c in value)
-    return f"'{text}" if value.startswith(FORMULA) or text.lstrip().startswith(FORMULA) else text
+    runs = value.startswith(FORMULA) or text.lstrip().startswith(FORMULA)
+    changed = CHANGED.fullmatch(text) or MONTHS.fullmatch(text)
+    return f"'{text}" if runs or changed else text

@@ -33,7 +33,7 @@ export const PANELS = [
     unit: "requests",
     top: 4,
     lines: () => [["running", "running"], ["waiting", "waiting"]],
-    note: ({ waiting }) => (waiting ? "Requests wait for a row or for room." : "Nobody waits."),
+    note: ({ waiting }) => (waiting ? "Requests wait: for a row, for room, or for an engine that steps." : "Nobody waits."),
   },
   {
     title: "Memory: KV cache",

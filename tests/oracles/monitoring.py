@@ -2,6 +2,7 @@
 
 import math
 import re
+import time
 from decimal import Decimal
 from fractions import Fraction
 
@@ -64,6 +65,15 @@ def exposed(text: str) -> dict:
 def types_of(text: str) -> dict:
     """{name: type} of an exposition."""
     return dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, flags=re.MULTILINE))
+
+
+# --- 8.5 ---
+
+
+def utc(now: float) -> str:
+    """Seconds since 1970 in words, by way of whole milliseconds."""
+    seconds, milliseconds = divmod(round(1000 * now), 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{milliseconds:03d}Z"
 
 
 # --- 8.7 ---

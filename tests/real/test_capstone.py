@@ -1,9 +1,11 @@
 """The capstone: right layers pass every check, a wrong one fails the checks that are about it."""
 
 import os
+import signal
 import subprocess
 import sys
 
+import psutil
 import pytest
 
 from course.capstone_checks import CHECKS
@@ -83,6 +85,41 @@ def test_a_wrong_forward_pass_is_found_and_a_switch_back_mends_it(tmp_path):
     assert run.returncode == 0, run.stdout + run.stderr
     assert "6 of 7 chapters are all your own" in run.stdout
     assert "forward_pass (reference)" in run.stdout
+
+
+def _begin(folder) -> tuple[subprocess.Popen, psutil.Process]:
+    """A capstone that has told of its first check, and its server."""
+    run = subprocess.Popen(
+        [sys.executable, "-m", "course", "capstone"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        cwd=ROOT,
+        env={**os.environ, "COURSE_WORK": str(folder), "OMP_NUM_THREADS": "1"},
+    )
+    assert run.stdout.readline().startswith("passed  loading"), run.stderr.read()
+    (server,) = psutil.Process(run.pid).children()
+    return run, server
+
+
+def test_however_it_ends_its_server_ends_too(tmp_path):
+    run, server = _begin(make_work(tmp_path))
+    run.kill()
+    run.communicate()
+    server.wait(60)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a signal of Ctrl-C alone does not exist there")
+@pytest.mark.parametrize("how", ["SIGINT", "SIGTERM"])
+def test_whoever_stops_it_has_what_there_is(how, tmp_path):
+    run, server = _begin(make_work(tmp_path))
+    run.send_signal(getattr(signal, how))
+    _, err = run.communicate()
+    assert run.returncode == 130
+    assert f"of {len(CHECKS)} checks, of which" in err
+    assert "Traceback" not in err
+    assert not server.is_running()
 
 
 def test_what_is_not_begun_is_refused_before_anything_runs(tmp_path):

@@ -99,27 +99,31 @@ def queue_of_namesakes(module, wishes: list) -> list:
 
 
 @told
-def queue_memory(module, count: int, way: str) -> list:
-    """[how many wait, how many live] after all but three of count requests have left.
+def queue_memory(module, stay: int, groups: list) -> list:
+    """[how many wait, how many live] when so many stay, and groups have come and left since.
 
-    Those three came first and stay, so that nothing before them is ever popped. way: "remove" or
-    "expired".
+    Args:
+        groups: [how many, priority, deadline, "remove" or "expired"] each. Those that stay have
+            priority 0 and deadline 60: what comes after them in a heap is never popped.
     """
-    queue, alive = module.WaitingQueue(count), []
-    ages = {"deadline": 50.0} if way == "expired" else {}
-    for number in range(count):
-        stays = number < 3
-        wish = {"name": number, "length": 2 if stays else 9, "max_tokens": 4}
-        request = wished(module, wish | ({"deadline": 60.0} if stays and ages else ages))
-        alive.append(weakref.ref(request))
-        queue.add(request, 0.0)
-    if way == "remove":
-        for number in range(count - 1, 2, -1):
-            queue.remove(alive[number]())
-    else:
-        queue.expired(55.0)
-    queue.first(1.0)
-    del request
+    queue, alive = module.WaitingQueue(500), []
+
+    def come(count, priority, deadline):
+        for _ in range(count):
+            wish = {"name": len(alive), "length": 4, "max_tokens": 4}
+            request = wished(module, wish | {"priority": priority, "deadline": deadline})
+            alive.append(weakref.ref(request))
+            queue.add(request, 0.0)
+
+    come(stay, 0, 60.0)
+    for count, priority, deadline, way in groups:
+        come(count, priority, deadline)
+        if way == "expired":
+            queue.expired(55.0)
+        else:
+            for mark in reversed(alive[-count:]):
+                queue.remove(mark())
+        queue.first(1.0)
     gc.collect()
     return [len(queue), sum(one() is not None for one in alive)]
 
@@ -147,7 +151,8 @@ class Counted(float):
 def queue_comparisons(module, count: int, rounds: int, limit: int) -> list:
     """With count requests waiting, what calls did within the limit of looks at priorities or times.
 
-    [[name of a call, how many of its rounds were within it]], and who was first each time.
+    [[name of a call, how many of its rounds were within it]], who was first each time, and how many
+    looks it took to remove every tenth from wherever it stood.
     """
     queue = module.WaitingQueue(count + rounds)
     made = []
@@ -161,7 +166,9 @@ def queue_comparisons(module, count: int, rounds: int, limit: int) -> list:
         few["add"] += _uses(lambda r=request: queue.add(r, now)) <= limit
         few["first"] += _uses(lambda: firsts.append(queue.first(now))) <= limit
         few["remove"] += _uses(lambda: queue.remove(firsts[-1])) <= limit
-    return [[list(pair) for pair in few.items()], [name_of(request) for request in firsts]]
+    all_over = _uses(lambda: [queue.remove(request) for request in made[:count:10]])
+    pairs = [list(pair) for pair in few.items()]
+    return [pairs, [name_of(request) for request in firsts], all_over]
 
 
 def _uses(call) -> int:

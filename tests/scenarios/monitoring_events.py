@@ -137,7 +137,9 @@ def _histogram_step(module, histogram, name, *args):
         for value in args[1]:
             other.observe(value)
         histogram.merge(other)
-        return [other.count, other.sum]
+        held = [other.count, other.sum]
+        other.observe(0.0)  # is its own affair
+        return held
     return None
 
 

@@ -1,12 +1,18 @@
 """Chapter 08 beside the code under test: logs, and what exceptions leave in them (8.4)."""
 
 import contextlib
+import copy
 import json
+import os
+import shutil
 import tempfile
 import threading
+import time
 from pathlib import Path
 
-from tests.scenarios.helpers import told
+import psutil
+
+from tests.scenarios.helpers import Unusable, told
 from tests.scenarios.monitoring_events import event_of
 
 # --- exceptions ---
@@ -129,7 +135,8 @@ def error_described(module, name: str, secret: str) -> dict:
     chain, one = [], error
     while one is not None:
         chain.append([type(one).__name__, places_of(one)])
-        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+        context = None if one.__suppress_context__ else one.__context__
+        one = context if one.__cause__ is None else one.__cause__
     found = module.describe_error(error)
     return {"found": found, "chain": chain, "told": json.dumps(found, default=repr)}
 
@@ -146,6 +153,32 @@ def record_of(module, request: dict, specs: list):
 # --- files ---
 
 
+@contextlib.contextmanager
+def far_away():
+    """The local time is nine hours ahead of UTC; on Windows it is what it is."""
+    if not hasattr(time, "tzset"):
+        yield
+        return
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "FAR-9"
+    time.tzset()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TZ"]
+        else:
+            os.environ["TZ"] = before
+        time.tzset()
+
+
+@told
+def line_read_far_away(module, line: str):
+    """read_line where the local time is not UTC."""
+    with far_away():
+        return module.read_line(line)
+
+
 @told
 def log_session(module, setting: dict, steps: list) -> list:
     """What each step of a DailyLog gives, in a folder of its own.
@@ -160,14 +193,19 @@ def log_session(module, setting: dict, steps: list) -> list:
         given = {} if setting["keep"] is None else {"keep": setting["keep"]}
         log = module.DailyLog(str(folder), setting["name"], now=lambda: clock[0], **given)
         try:
-            return [_log_step(log, folder, clock, *step) for step in steps]
+            with far_away():
+                return [_log_step(log, folder, clock, *step) for step in steps]
         finally:
             log.close()
 
 
 def _log_step(log, folder: Path, clock: list, name: str, *args):
     if name == "write":
-        return log.write(args[0])
+        before = copy.deepcopy(args[0])
+        found = log.write(args[0])
+        if args[0] != before:
+            raise Unusable("write changed the record that it was given")
+        return found
     if name == "clock":
         clock[0] = args[0]
     elif name == "close":
@@ -183,8 +221,9 @@ def _log_step(log, folder: Path, clock: list, name: str, *args):
         (folder / args[0]).write_bytes(args[1].encode("utf-8"))
     elif name == "block":
         (folder / args[0]).mkdir(parents=True)
+        (folder / args[0] / "something").touch()
     elif name == "unblock":
-        (folder / args[0]).rmdir()
+        shutil.rmtree(folder / args[0])
     return None
 
 
@@ -203,6 +242,33 @@ def _parsed(line: str):
         return json.loads(line, parse_constant=refuse)
     except ValueError:
         return line
+
+
+@told
+def log_on_a_full_disk(module, room: int) -> dict | None:
+    """What three writes gave, how many lines are lost, and the lines that are whole.
+
+    Of the second line the disk takes so many bytes. None where no such disk can be had.
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    with tempfile.TemporaryDirectory(prefix="course-files-") as top:
+        path, log = Path(top) / "full-1970-01-01.jsonl", module.DailyLog(top, "full", now=float)
+        with contextlib.closing(log):
+            wrote = [log.write({"n": 1})]
+            before = resource.getrlimit(resource.RLIMIT_FSIZE)
+            size = path.stat().st_size if path.exists() else 0
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, before[1]))
+            try:
+                wrote.append(log.write({"n": 2}))
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, before)
+            wrote.append(log.write({"n": 3}))
+            lost = log.lost
+        whole = [line for line in _lines(path) if isinstance(line, dict)]
+        return {"wrote": wrote, "lost": lost, "whole": [line.get("n") for line in whole]}
 
 
 @told
@@ -227,6 +293,34 @@ def log_raced(module, threads: int, lines: int) -> list:
         log.close()
     whole = {(line["thread"], line["line"]) for line in found if isinstance(line, dict)}
     return [len(whole), sum(not isinstance(line, dict) for line in found), lost]
+
+
+@told
+def log_files_open(module, days: int) -> list | None:
+    """How many files of a log are open after a line a day, and how many after close.
+
+    None where the system does not tell.
+    """
+    with tempfile.TemporaryDirectory(prefix="course-files-") as top:
+        clock = [0.0]
+        log = module.DailyLog(top, "open", now=lambda: clock[0])
+        try:
+            for day in range(days):
+                clock[0] = 86_400.0 * day
+                log.write({"day": day})
+            found = [_open_in(top)]
+            log.close()
+            return [*found, _open_in(top)]
+        except (psutil.Error, OSError):
+            return None
+        finally:
+            log.close()
+
+
+def _open_in(folder: str) -> int:
+    inside = Path(folder).resolve()
+    opened = psutil.Process().open_files()
+    return sum(Path(file.path).parent == inside for file in opened)
 
 
 @told

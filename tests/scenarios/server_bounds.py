@@ -4,6 +4,7 @@ Every scenario takes the module under test first and returns plain data.
 """
 
 import asyncio
+import gc
 from types import SimpleNamespace
 
 from tests.scenarios.batcher_models import Clock
@@ -140,3 +141,23 @@ def _stored(module, store, clock, name, *args):
     if name == "len":
         return len(store)
     return store.bytes if name == "bytes" else getattr(store, name)(*args)
+
+
+@told
+def store_memory(module, count: int) -> int:
+    """How many of so many bodies are in memory after their time, when another was kept since."""
+    there = []
+
+    class Body(bytes):
+        def __del__(self):
+            there.pop()
+
+    clock = Clock(100.0)
+    store = module.ResultStore(20.0, 100, 10_000, clock)
+    for number in range(count):
+        there.append(number)
+        store.keep(f"r{number}", 200, Body(b"xy"))
+    clock.now = 150.0
+    store.keep("new", 200, b"z")
+    gc.collect()
+    return len(there)

@@ -213,6 +213,10 @@ def thread_forgets(module, count: int) -> list:
         last = Request([1], id="last", on_finish=lambda r: heard.append(r.id))
         engine.submit(last)
         until(lambda: "last" in heard, "a request does not end")
+        time.sleep(5 * BETWEEN)  # it sleeps again
+        engine.cancel(last)
+        said = "to cancel a request that is over does not wake the thread: the batcher still has it"
+        until(lambda: not batcher.cancelled, said)
         return [_are_free(marks, but=2), len(heard)]
     finally:
         close(engine, batcher)

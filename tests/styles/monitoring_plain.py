@@ -355,7 +355,8 @@ class DailyLog:
         mine.remove(current)
         mine.sort(reverse=True)
         for file in mine[self.keep - 1 :]:
-            os.remove(os.path.join(self.folder, file))
+            with contextlib.suppress(OSError):
+                os.remove(os.path.join(self.folder, file))
 
     def _plain(self, value):
         if type(value) is float:

@@ -66,8 +66,9 @@ def the_map() -> str:
         arrow((315, 340), (373, 340)),
         arrow((700, 340), (758, 340)),
         label(729, 58, "two", 12, GREY),
-        label(78, 214, "arrived, admitted, token,", 12, GREY),
-        label(78, 231, "finished, sent, stepped", 12, GREY),
+        label(78, 214, "arrived, rejected,", 12, GREY),
+        label(78, 231, "admitted, token,", 12, GREY),
+        label(78, 248, "finished, sent, stepped", 12, GREY),
     ]
     return picture(915, 390, "From events to numbers, logs, a cause and a verdict", parts)
 
@@ -142,7 +143,8 @@ def histogram() -> str:
     counts, total = (2, 1, 1, 1), 0
     parts = [
         line(90, base, 760, base),
-        label(770, base + 5, "seconds", 12, GREY, anchor="start"),
+        label(770, base + 5, "seconds,", 12, GREY, anchor="start"),
+        label(770, base + 21, "not to scale", 12, GREY, anchor="start"),
         *[label(x, base + 22, words) for x, words in zip(places, bounds, strict=True)],
         *[line(x, base - 4, x, base + 4) for x in places],
     ]

@@ -232,6 +232,7 @@ def serve_tells_probabilities(learner, rng):
     wishes["two"]["params"]["logprobs"] = 2
     wishes["zero"]["params"]["logprobs"] = 0
     found = serve(learner, wishes, all_in(wishes))
+    expect_answers(found, wishes)
     for name, top in (("none", None), ("two", 2), ("zero", 0)):
         told = found["ends"][name]["logprobs"]
         ids = [] if top is None else found["ends"][name]["output"]

@@ -178,6 +178,8 @@ def static_refuses(learner, rng):
         ([one] * many, [2] * many, [many, 6]),
         ([one, one], [2], [2, 1]),
         ([one], [2, 3, 4], [1, 3]),
+        ([one] * 2, [2] * many, [2, many]),
+        ([one], [], [1, 0]),
         ([one, []], [2, 2], []),
         ([one, one], [2, 0], []),
         ([one, [1] * 70], [2, 2], [70, 64]),

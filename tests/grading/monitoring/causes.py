@@ -1,7 +1,7 @@
 """8.7 increase, quantile_between, diagnose."""
 
-from course.cases import Wrong, case, expect_equal
-from tests.grading.forward_pass.driving import drive
+from course.cases import case, expect_equal
+from tests.grading.monitoring.diagnosing import expect_causes, healthy
 from tests.grading.monitoring.making import expect_near
 from tests.oracles import monitoring as oracle
 
@@ -12,8 +12,9 @@ from tests.oracles import monitoring as oracle
 def increase_by_hand(learner, rng):
     """By the value of the label; what was not there earlier was 0; other names do not matter."""
     earlier = {"a": {"stop": 3.0, "length": 1.0}, "b": {"": 9.0}}
-    later = {"a": {"stop": 8.0, "length": 1.0, "error": 2.0}, "b": {"": 1.0}, "c": {"": 4.0}}
-    expected = {"stop": 5.0, "length": 0.0, "error": 2.0}
+    later = {"b": {"": 1.0}, "c": {"": 4.0}}
+    later["a"] = {"stop": 8.0, "length": 1.0, "error": 2.0, "timeout": 0.0}
+    expected = {"stop": 5.0, "length": 0.0, "error": 2.0, "timeout": 0.0}
     expect_near(learner.increase(earlier, later, "a"), expected, "the increase of a")
     expect_near(learner.increase(earlier, later, "c"), {"": 4.0}, "the increase of c")
     expect_near(learner.increase(earlier, later, "d"), {}, "the increase of what is not there")
@@ -57,6 +58,16 @@ def quantile_of_the_time_between(learner, rng):
 
 
 @case("8.7")
+def quantile_after_a_restart(learner, rng):
+    """When the process began anew, the later exposition is all that was counted."""
+    old = buckets([0.5, 2.0], [rng.randrange(50, 90)] * 3)
+    new = buckets([0.5, 2.0], [1, 5, 9])
+    found = learner.quantile_between({"x_bucket": old}, {"x_bucket": new}, "x", 0.5)
+    expected = oracle.interpolated(0.5, [[0.5, 1.0], [2.0, 5.0], [float("inf"), 9.0]])
+    expect_near(found, expected, "quantile 0.5 after a restart")
+
+
+@case("8.7")
 def quantile_of_no_time(learner, rng):
     """Nothing was counted in between, or there is no such histogram: None."""
     same = {"x_bucket": buckets([0.5, 2.0], [1, 4, 4])}
@@ -66,91 +77,6 @@ def quantile_of_no_time(learner, rng):
 
 
 # --- diagnose ---
-
-
-def healthy(rng, **changes) -> dict:
-    """Ten good seconds."""
-    steps = rng.randrange(100, 160)
-    return {
-        "seconds": 10.0,
-        "steps": steps,
-        "tokens": 3 * steps,
-        "prompt_tokens": 2 * steps,
-        "finished": 24.0,
-        "stop": 18.0,
-        "length": 5.0,
-        "cancelled": 1.0,
-        "timeout": 0.0,
-        "error": 0.0,
-        "queue_full": 0.0,
-        "too_long": 1.0,
-        "draining": 0.0,
-        "not_finite": 0.0,
-        "memory_errors": 0.0,
-        "other_errors": 0.0,
-        "paused": 0.1,
-        "running": 3.0,
-        "waiting": 1.0,
-        "kv": 0.4,
-        "memory": 1.03e9,
-        "memory_before": 1.0e9,
-        "longest_prompt": 100.0,
-        "first_token_p50": 0.2,
-        "first_token_p95": 0.4,
-        "inter_token_p50": 0.06,
-        "inter_token_p95": 0.08,
-        "queue_p95": 0.02,
-        "send_lag_p95": 0.001,
-        "step_p50": 0.05,
-        "step_p95": 0.09,
-    } | changes
-
-
-NEEDS = {  # cause: the figures in its rule
-    "stuck_engine": ("steps", "running", "waiting"),
-    "memory_leak": ("memory", "memory_before"),
-    "collector_pauses": ("paused", "seconds"),
-    "garbled_output": ("not_finite", "stop", "length"),
-    "out_of_memory": ("memory_errors",),
-    "failing_requests": ("other_errors",),
-    "huge_request": ("longest_prompt", "inter_token_p95"),
-    "slow_machine": ("step_p50", "tokens", "prompt_tokens", "steps"),
-    "slow_client": ("send_lag_p95",),
-    "queue_storm": ("steps", "queue_full", "waiting", "running", "queue_p95"),
-    "full_cache": ("kv", "waiting"),
-    "impatient_clients": ("cancelled", "finished"),
-    "missed_deadlines": ("timeout", "finished"),
-}
-COMPARED = ("garbled_output", "huge_request", "slow_machine")  # with the usual
-
-
-def disputed(now: dict, usual: dict | None, found: list, expected: tuple) -> str:
-    """The figures that decide about the causes of which only one of the two knows."""
-    causes = [cause for cause in NEEDS if (cause in found) != (cause in expected)]
-    said = [f"now {shown(now, causes)}"] if causes else []
-    if set(causes) & set(COMPARED):
-        compared = [cause for cause in causes if cause in COMPARED]
-        said.append(f"usual {shown(usual, compared) if usual else 'not known'}")
-    return f"the causes ({'; '.join(said)})" if said else "the causes"
-
-
-def shown(figures: dict, causes: list) -> str:
-    """What these rules need of the figures, each once."""
-    names = dict.fromkeys(name for cause in causes for name in NEEDS[cause])
-    return ", ".join(f"{name} {figures.get(name)}" for name in names)
-
-
-def expect_causes(learner, now: dict, usual: dict | None, *causes: str) -> None:
-    """These causes, in this order, each with its evidence and its step."""
-    found = drive(learner, "diagnosed", now, usual)
-    names = [cause for cause, *_ in found]
-    expect_equal(names, list(causes), disputed(now, usual, names, causes))
-    rules = oracle.causes(now, usual)
-    for cause, evidence, right in found:
-        expected = ", ".join(f"{name} {now[name]:g}" for name in rules[cause])
-        expect_equal(evidence, expected, f"the evidence for {cause}")
-        if not right:
-            raise Wrong(f"the step of {cause} is not that of NEXT")
 
 
 @case("8.7")

@@ -110,9 +110,11 @@ def file_with_a_bad_figure(learner, rng):
         content = benchmark()
         content["figures"]["e2e_p95"] = figure([1.0]) | wrong
         reading(learner, content, ["e2e_p95"])
-    content = benchmark()
-    content["figures"]["e2e_p95"] = [1.0]
-    reading(learner, content, ["e2e_p95"])
+    missing = [{k: v for k, v in figure([1.0]).items() if k != name} for name in figure([1.0])]
+    for wrong in ([1.0], None, *missing):
+        content = benchmark()
+        content["figures"]["e2e_p95"] = wrong
+        reading(learner, content, ["e2e_p95"])
 
 
 @case("8.8")
@@ -211,7 +213,8 @@ def figures_that_are_shares(learner, rng):
         one, other = figure(before, "ratio", better), figure(after, "ratio", better)
         found = compared(learner, one, other)
         expect_equal(found["verdict"], verdict, f"the verdict on shares {before} and {after}")
-        expect_comparison(learner, one, other, f"of the shares {before} and {after}")
+        for given in ({}, {"tolerance": 0.0}, {"tolerance": 0.5}):  # which is not for shares
+            expect_comparison(learner, one, other, f"of the shares {before} and {after}", **given)
     for _ in range(10):
         runs = [[rng.uniform(0, 0.05) for _ in range(4)] for _ in range(2)]
         before, after = (figure(run, "ratio") for run in runs)

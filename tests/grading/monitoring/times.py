@@ -100,12 +100,13 @@ def timeline_at_the_same_moment(learner, rng):
 
 @case("8.1")
 def timeline_admitted_again(learner, rng):
-    """Only the first admission counts; an Arrived changes nothing."""
+    """Only the first admission counts; an Arrived, and what else there is, changes nothing."""
     first = rng.uniform(1, 2)
     events = [admitted("a", first), token("a", 3.0), admitted("a", 7.0), arrived("a", 8.0)]
-    found = answers(learner, arrived("a", 0.0), events)[-1]
-    expect_near(found["queue"], first, "queue after a second Admitted")
-    expect_near(found["first_token"], 3.0, "first_token after all that")
+    events += [stepped(9.0), sent("a", 9.0, 1.0), rejected(9.0)]
+    for number, found in enumerate(answers(learner, arrived("a", 0.0), events)[2:], 2):
+        expected = NOTHING | {"queue": first, "first_token": 3.0}
+        expect_near(found, expected, f"the timeline after {number} events")
 
 
 @case("8.1")

@@ -173,6 +173,8 @@ def failure_by_reason(learner, rng):
     for end, got, want in zip(ends, found, expected, strict=True):
         shown = f"{end[0]!r}, admitted {end[1]}"
         expect_equal(got and [got[name] for name in names], want, f"{names} of {shown}")
+        if got and not got["message"]:
+            raise Wrong(f"the message of {shown} is empty: say what happened, and what to do")
         if got and end[2]:
             if got["tells_text"]:
                 raise Wrong(

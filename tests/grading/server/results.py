@@ -46,8 +46,8 @@ def store_for_a_time(learner, rng):
 
 @case("7.6")
 def store_sweeps(learner, rng):
-    """What is over is gone, whoever is asked for: memory comes back. A request that runs is not
-    over, however long it takes.
+    """What is over is gone, whoever is asked for, and when nobody is: memory comes back as soon as
+    another result is kept. A request that runs is not over, however long it takes.
     """
     script, expected = [["begin", "slow"]], [None]
     for number in range(8):
@@ -57,6 +57,8 @@ def store_sweeps(learner, rng):
     expected += [None, 8, 4, None, [200, "xy", 164.0], "running"]
     script += [["time", 1000.0], ["len"], ["bytes"], ["get", "slow"]]
     stored(learner, script, [*expected, None, 0, 0, "running"])
+    left = drive(learner, "store_memory", 12)
+    expect_equal(left, 0, "of 12 bodies whose time was over when another was kept, still in memory")
 
 
 @case("7.6")

@@ -73,6 +73,18 @@ def usual_is_zero(now, usual, name, times):
     return now[name] >= times * (usual.get(name) or 0.0)
 
 
+@misconception("8.7", "_evidence")
+def unknown_now_is_zero(cause, now, usual):
+    """You count a figure that is not known now as 0. Then 0 bytes are as much as 1.1 times 0 bytes,
+    and a service that nobody has measured leaks: a rule without its figures does not hold.
+    """
+    for names, holds in _RULES[cause]:
+        known = {name: now.get(name) or 0.0 for name in names}
+        if holds(known, usual):
+            return ", ".join(f"{name} {value:g}" for name, value in known.items())
+    return None
+
+
 @misconception("8.7", "diagnose")
 def unknown_is_zero(now, usual=None):
     """You count a figure that is not known as 0. Then any number is many times the usual, and a

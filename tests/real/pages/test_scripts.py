@@ -214,3 +214,14 @@ def test_a_reader_at_the_end_stays_there(scripts):
 def test_a_reader_who_has_scrolled_back_is_left_in_peace(scripts):
     moved, left, hidden = scripts(FOLLOW, True)
     assert (moved, left > 0, hidden) == (0, True, False)
+
+
+QUEUE_NOTE = """async (waiting) => {
+    const { PANELS } = await import('/pages/panels.js');
+    return PANELS.find(({ title }) => title === "Queue").note({ waiting });
+}"""
+
+
+def test_a_queue_with_rows_to_spare_may_wait_for_the_engine(scripts):
+    assert scripts(QUEUE_NOTE, 0) == "Nobody waits."
+    assert "for an engine that steps" in scripts(QUEUE_NOTE, 3)

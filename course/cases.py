@@ -7,6 +7,7 @@ learner can read. `rng` is a seeded random.Random: the same seed makes the same 
 """
 
 import importlib
+import os
 import random
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ import torch
 from torch import Tensor
 
 from course.wire import Opaque, Raised
+
+
+AROUND = 20  # characters that are shown before the place where two texts begin to differ
 
 
 class Wrong(Exception):
@@ -174,6 +178,10 @@ def _difference(got, expected) -> str:
         return where + _odd_keys(mine, theirs)
     if isinstance(theirs, list | tuple):
         return where + _odd_end(mine, theirs)
+    if isinstance(mine, str) and isinstance(theirs, str):
+        place = len(os.path.commonprefix([mine, theirs]))
+        path += f"[{place}]"
+        mine, theirs = (text[max(place - AROUND, 0) :] for text in (mine, theirs))
     return f"; they differ first at {path}: {_brief(mine)} instead of {_brief(theirs)}"
 
 

@@ -47,7 +47,8 @@ def report(
         lines += [*_table(before, after, verdict), ""]
     said = SAID[verdict.outcome]
     lines.append(said.format(tolerance=100 * tolerance, level=100 * level))
-    return "\n".join([*lines, *(f"  {reason}" for reason in verdict.reasons)])
+    lines += [f"  {reason}" for reason in verdict.reasons]
+    return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
 
 
 def _table(before: Benchmark, after: Benchmark, verdict: Verdict) -> list[str]:

@@ -106,7 +106,7 @@ class Monitoring:
         self.logs = None if folder is None else ServiceLogs(folder, keep, now)
         self._settings, self._clock, self._now = settings, clock, now
         self._write_line = write_line or _to_stderr
-        self._window = Window(clock())
+        self._window, self._lost = Window(clock()), 0
         self._closing, self._stack = threading.Event(), contextlib.ExitStack()
 
     def start(self) -> None:
@@ -133,11 +133,16 @@ class Monitoring:
         return self.metrics.exposition()
 
     def summarize(self) -> None:
-        """Write the numbers to the performance log, and the same as a periodic line."""
+        """Write the numbers to the performance log, and the same as a periodic line. Another line
+        says when more lines of the logs are lost than before.
+        """
         record = self._window.take(self._clock())
         if self.logs:  # first: nobody may read the line, and then it raises
             self.logs.performance.write(record)
         self._write_line(format_line(self._now(), record))
+        if self.logs and self.logs.lost > self._lost:
+            self._lost = self.logs.lost
+            self._write_line(f"{self._lost} lines of the logs are lost: is the disk full?")
 
     def close(self) -> None:
         """Write a last line, stop all that start began, close the files. Again is no error."""

@@ -143,3 +143,12 @@ def test_equal_versions_rarely_fail():
             for _ in range(200)
         )
         assert failed <= 20  # 10 are expected of 200; over 20 come by chance once in 700 times
+
+
+def test_a_name_cannot_command_the_terminal(saved, capsys):
+    figures = {"\x1b[31mred": {"unit": "s", "better": "lower", "values": QUIET}}
+    assert (
+        gate.main([saved("before", QUIET, figures=figures), saved("after", 0, figures=figures)])
+        == 0
+    )
+    assert "\x1b" not in capsys.readouterr().out

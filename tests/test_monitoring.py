@@ -138,6 +138,7 @@ def test_logs_that_cannot_be_written_harm_nobody(tmp_path):
     service = Service(tmp_path / "logs")
     service.one_request()
     service.monitoring.summarize()
+    assert service.lines[1:] == ["2 lines of the logs are lost: is the disk full?"]
     service.monitoring.close()
     assert service.monitoring.logs.lost == 2
     assert b"llm_requests_total" in service.monitoring.exposition()

@@ -111,8 +111,7 @@ def _opening(running: "Incident", calm: float, seconds: float) -> str:
     from course.drills.clients import THOUGHT, USUAL
 
     return f"""
-A load runs by itself: {len(USUAL)} people ask short questions, and each asks again {THOUGHT:g} s
-after an answer.
+A load runs by itself: {len(USUAL)} people ask, each again {THOUGHT:g} s after the answer.
 For {calm:g} s all is well: that is what you compare with. Keep a reading of the metrics now.
 The dashboard does not show everything: /metrics has more.
 

@@ -139,7 +139,7 @@ def test_it_is_answered_at_the_prompt_and_leaves_no_server(tmp_path):
     said, err = run.communicate("list\nmemory leak\nnothing\n")
     assert run.returncode == 0, err
     text = " ".join(said.split())
-    assert "3 people ask short questions, and each asks again 1.5 s after an answer" in text
+    assert "3 people ask, each again 1.5 s after the answer." in text
     assert "The dashboard does not show everything: /metrics has more." in text
     assert "stopping the server; it may take 20 s" in text
     assert NUDGES["memory_leak"] in text

@@ -27,9 +27,9 @@ def _read(typed: queue.Queue) -> None:
 
 def nobody(typed: queue.Queue) -> bool:
     """Whether the end is there before anything was typed, as from /dev/null."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        return False  # somebody sits there
     end = time.monotonic() + SOON
     while typed.empty() and time.monotonic() < end:
-        if sys.stdin.isatty():
-            return False  # somebody sits there
         time.sleep(0.01)
     return not typed.empty() and typed.queue[0] is None

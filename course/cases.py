@@ -7,7 +7,6 @@ learner can read. `rng` is a seeded random.Random: the same seed makes the same 
 """
 
 import importlib
-import os
 import random
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ import torch
 from torch import Tensor
 
 from course.wire import Opaque, Raised
-
 
 AROUND = 20  # characters that are shown before the place where two texts begin to differ
 
@@ -168,6 +166,12 @@ def _brief(value, limit: int = 120) -> str:
     return text if len(text) <= limit else f"{text[:limit]}…"
 
 
+def _same_beginning(one: str, other: str) -> int:
+    """How many characters at the beginning are the same."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((n for n, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
 def _difference(got, expected) -> str:
     """Where two long values begin to differ, and how; nothing when both are short enough to see."""
     if "…" not in _brief(got) + _brief(expected):
@@ -179,7 +183,7 @@ def _difference(got, expected) -> str:
     if isinstance(theirs, list | tuple):
         return where + _odd_end(mine, theirs)
     if isinstance(mine, str) and isinstance(theirs, str):
-        place = len(os.path.commonprefix([mine, theirs]))
+        place = _same_beginning(mine, theirs)
         path += f"[{place}]"
         mine, theirs = (text[max(place - AROUND, 0) :] for text in (mine, theirs))
     return f"; they differ first at {path}: {_brief(mine)} instead of {_brief(theirs)}"

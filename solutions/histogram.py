@@ -25,7 +25,7 @@ def decades(low: float, high: float, steps: Sequence[float]) -> tuple[float, ...
     # exercise 8.2
     if not 0 < low <= high < math.inf:
         raise ValueError(f"bounds go from low to high, 0 < low <= high, not {low} to {high}")
-    rising = all(a < b for a, b in itertools.pairwise([0, *steps, 10]))
+    rising = all(a < b for a, b in itertools.pairwise([*steps, 10]))
     if not steps or steps[0] < 1 or not rising:
         raise ValueError(f"steps rise, from 1 to below 10, not {tuple(steps)}")
     powers = range(math.floor(math.log10(low)) - 1, math.ceil(math.log10(high)) + 1)

@@ -17,7 +17,11 @@ LONG = list(range(1000, 1100))
         ([[*LONG]], [[*LONG, 8]], "at [0] it has 100 parts instead of 101, the first missing: 8"),
         ({"a": LONG, 1: 0}, {"a": LONG, 2: 0}, "it lacks [2] and has [1] too many"),
         ([1, [None]], [1, [0]], "it: at [1][0] it should be int 0, but is None"),
-        ("a" * 200 + "b", "a" * 200 + "c", f"first at [200]: '{'a' * 20}b' instead of '{'a' * 20}c'"),
+        (
+            "a" * 200 + "b",
+            "a" * 200 + "c",
+            f"first at [200]: '{'a' * 20}b' instead of '{'a' * 20}c'",
+        ),
         (None, 0, "it should be int 0, but is None"),
     ],
 )

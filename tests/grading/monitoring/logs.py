@@ -85,6 +85,10 @@ def record_of_a_request(learner, rng):
     }
     expect_keys(found, expected)
     expect_near(found, expected, "request_record")
+    times = [n * (n + 1) / 2 for n in range(52)]  # gaps of 1, 2, ... 51 seconds: the 26th is p50
+    events = [*(token("b", t) for t in times), finished("b", 9999.0, tokens=52)]
+    found = drive(learner, "record_of", arrived("b", 0.0), [admitted("b", 0.0), *events])
+    expect_equal(found.get("inter_token_p50_s"), 26.0, "inter_token_p50_s of 1, 2, ... 51 s")
 
 
 def expect_keys(found, expected: dict) -> None:

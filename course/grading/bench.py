@@ -58,9 +58,12 @@ def main() -> None:
     if sandbox.mode != "process":
         likely.surroundings = partial(as_much_memory, limits.memory)
     with sandbox:
-        say({"ready": sandbox.describe()})
-        while line := orders.next():
-            grade(json.loads(line), order["key"], rules, sandbox, say)
+        try:
+            say({"ready": sandbox.describe()})
+            while line := orders.next():
+                grade(json.loads(line), order["key"], rules, sandbox, say)
+        except BrokenPipeError:
+            orders.abandon()
 
 
 @contextmanager
@@ -80,26 +83,39 @@ def as_much_memory(size: int) -> Iterator[None]:
 
 
 class Orders:
-    """The lines of stdin. When it closes because whoever gave the orders has died, this process
-    ends at once, in the middle of a submission, and its workers with it."""
+    """The lines of stdin; an empty one is the last. When stdin ends without it, whoever gave the
+    orders has died: this process ends at once, in the middle of a submission, and its workers with
+    it.
+    """
 
     def __init__(self, sandbox: Sandbox):
         self._sandbox, self._lines = sandbox, queue.SimpleQueue()
-        self._parent = os.getppid()
         threading.Thread(target=self._read, daemon=True).start()
 
     def next(self) -> str:
         """The next line; empty at the end."""
         return self._lines.get()
 
+    def abandon(self) -> None:
+        """End at once, and leave no folder behind: nobody else is there to delete it."""
+        _remove(self._sandbox.scratch.parent)
+        os._exit(1)
+
     def _read(self) -> None:
-        for line in sys.stdin:
+        for line in map(str.strip, sys.stdin):
             self._lines.put(line)
-        self._lines.put("")
-        time.sleep(1)  # a process that dies closes its files first
-        if os.getppid() != self._parent:  # never so on Windows
-            shutil.rmtree(self._sandbox.scratch.parent, ignore_errors=True)
-            os._exit(1)
+            if not line:
+                return
+        self.abandon()
+
+
+def _remove(folder: Path) -> None:
+    """Delete a folder in which others may be at work: judges that delete it too, and workers."""
+    for _ in range(50):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(0.1)
 
 
 def grade(task: dict, key: str, rules: Rules, sandbox: Sandbox, say: Say) -> None:

@@ -93,6 +93,7 @@ class Judge:
     def close(self) -> None:
         """End it; its workers end with it."""
         with contextlib.suppress(OSError):
+            self._process.stdin.write("\n")
             self._process.stdin.close()
         try:
             self._process.wait(5)

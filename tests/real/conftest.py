@@ -1,11 +1,13 @@
 """The real server, as a process of its own on a free port, for clients that are real as well."""
 
+import asyncio
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +31,12 @@ class Server:
         """End it at once, as a crash would; nothing happens when it has ended."""
         self.process.kill()
         self.process.wait()
+
+
+def run_apart(work: Coroutine):
+    """asyncio.run in a thread of its own: in this one, Playwright's loop may be running."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
 
 
 def free_port() -> int:

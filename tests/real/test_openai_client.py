@@ -8,6 +8,8 @@ import time
 import httpx
 import pytest
 
+from tests.real.conftest import run_apart
+
 try:
     import openai
 except ImportError:
@@ -210,7 +212,7 @@ def test_many_at_once(server, model):
 
             return await asyncio.gather(*map(one, range(16)))
 
-    assert len(set(asyncio.run(run()))) == 1
+    assert len(set(run_apart(run()))) == 1
 
 
 # ---- what is wrong, and what is refused ----

@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.real.conftest import start_server
+from tests.real.conftest import run_apart, start_server
 from tests.real.storm import ACTIONS, ANSWER, LEFT, REFUSAL, Storm, body_of, client
 
 SECONDS = float(os.environ.get("STORM_SECONDS", "20"))
@@ -55,7 +55,7 @@ def blow(server, seconds: float, seed: int) -> Storm:
             for _ in range(CLIENTS):
                 group.create_task(client(storm, lambda: time.monotonic() < end))
 
-    asyncio.run(run())
+    run_apart(run())
     return storm
 
 

@@ -74,12 +74,13 @@ class Crowd:
             self.over(request, "refused")
 
     def request(self, number: int) -> Request:
-        """Of any size, greedy or drawn, in a hurry or not, with a listener that may fail."""
+        """Of any size, greedy or drawn by a seed, in a hurry or not, with a listener that may fail."""
         rng = self.rng
         params = SamplingParams(
             temperature=rng.choice((0.0, 0.0, 1.0)),
             max_tokens=rng.randint(1, 12),
             presence_penalty=rng.choice((0.0, 0.0, 0.5)),
+            seed=rng.getrandbits(32),
         )
         prompt = [rng.randrange(1, 16) for _ in range(rng.choice((1, 4, 9, 40)))]
         hurry = self.now + rng.uniform(0, 40) if rng.random() < 0.1 else None

@@ -74,7 +74,7 @@ class Crowd:
             self.over(request, "refused")
 
     def request(self, number: int) -> Request:
-        """Of any size, greedy or drawn by a seed, in a hurry or not, with a listener that may fail."""
+        """Of any size, greedy or drawn by a seed, in a hurry or not; its listener may fail."""
         rng = self.rng
         params = SamplingParams(
             temperature=rng.choice((0.0, 0.0, 1.0)),

@@ -16,7 +16,7 @@ import pytest
 
 from course.paths import ROOT
 
-PATIENCE = 120  # seconds until the model is loaded; only a guard against waiting for ever
+PATIENCE = 120  # seconds for a start or an answer; only a guard against waiting for ever
 
 
 @dataclass
@@ -26,6 +26,14 @@ class Server:
     url: str
     process: subprocess.Popen
     log: Path
+
+    def get(self, path: str) -> httpx.Response:
+        """One request. httpx itself would give up after 5 s, which a busy machine may take."""
+        return httpx.get(f"{self.url}{path}", timeout=PATIENCE)
+
+    def post(self, path: str, **body: object) -> httpx.Response:
+        """One request with a body: json=... or content=..."""
+        return httpx.post(f"{self.url}{path}", timeout=PATIENCE, **body)
 
     def stop(self) -> None:
         """End it at once, as a crash would; nothing happens when it has ended."""

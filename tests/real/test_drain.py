@@ -49,7 +49,7 @@ class Asked(threading.Thread):
 
 def accepted(server) -> float:
     """Requests that are running or waiting, or were answered already."""
-    lines = httpx.get(f"{server.url}/metrics").text.splitlines()
+    lines = server.get("/metrics").text.splitlines()
     names = ("llm_requests_running", "llm_requests_waiting", "llm_requests_total")
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(names))
 

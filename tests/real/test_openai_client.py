@@ -5,7 +5,6 @@ import json
 import threading
 import time
 
-import httpx
 import pytest
 
 from tests.real.conftest import run_apart
@@ -174,7 +173,7 @@ def test_the_helper_for_streams_understands_ours(client, model):
 
 def running(server) -> float:
     """Requests that are running or waiting, by the server's own metrics."""
-    lines = httpx.get(f"{server.url}/metrics").text.splitlines()
+    lines = server.get("/metrics").text.splitlines()
     names = ("llm_requests_running", "llm_requests_waiting")
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(names))
 
@@ -246,7 +245,7 @@ def test_a_bad_request_names_its_fault(client, model, wishes, param):
 def test_a_lone_surrogate_is_a_bad_request(server, model):
     """The package cannot send one, so this one goes out by hand; what is said is the same."""
     body = {"model": model, "messages": [{"role": "user", "content": "\ud800"}]}
-    answer = httpx.post(f"{server.url}/v1/chat/completions", content=json.dumps(body).encode())
+    answer = server.post("/v1/chat/completions", content=json.dumps(body).encode())
     assert answer.status_code == 400
     assert "surrogate" in answer.json()["error"]["message"]
 

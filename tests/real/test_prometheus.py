@@ -62,9 +62,13 @@ class Prometheus:
 
     def query(self, expression: str) -> list[dict]:
         """The series that an expression gives now."""
-        answer = httpx.get(f"{self.url}/api/v1/query", params={"query": expression}).json()
-        assert answer["status"] == "success", answer
-        return answer["data"]["result"]
+        return self.get("/api/v1/query", query=expression)["result"]
+
+    def get(self, path: str, **parameters: str) -> dict:
+        """The data of an answer; httpx.HTTPError while it is not up, or still loading (503)."""
+        answer = httpx.get(f"{self.url}{path}", params=parameters, timeout=PATIENCE)
+        answer.raise_for_status()
+        return answer.json()["data"]
 
     def value(self, expression: str) -> float:
         """The only value of an expression."""
@@ -79,7 +83,7 @@ class Prometheus:
                 if self.query(expression):
                     return
             except httpx.HTTPError:
-                pass  # it is not listening yet
+                pass  # it is not listening yet, or not ready
             time.sleep(0.2)
         pytest.fail(f"{expression} never became true; there is {self.query('up')}")
 
@@ -121,14 +125,14 @@ def prometheus(server, tmp_path_factory) -> Iterator[Prometheus]:
 
 def ask(server, **wishes) -> dict:
     body = {"prompt": "The sea is", "max_tokens": 5, "temperature": 0, "ignore_eos": True}
-    answer = httpx.post(f"{server.url}/v1/completions", json=body | wishes, timeout=PATIENCE)
+    answer = server.post("/v1/completions", json=body | wishes)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
 def counted(server, name: str) -> float:
     """A counter as the server itself has it."""
-    lines = httpx.get(f"{server.url}/metrics", timeout=PATIENCE).text.splitlines()
+    lines = server.get("/metrics").text.splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name}{{"))
 
 
@@ -175,8 +179,8 @@ def test_quantiles_can_be_asked_for(server, prometheus):
 
 def test_our_rules_are_loaded_and_evaluated_without_error(prometheus):
     def rules() -> list[dict]:
-        found = httpx.get(f"{prometheus.url}/api/v1/rules").json()["data"]["groups"]
-        return [rule for group in found for rule in group["rules"]]
+        groups = prometheus.get("/api/v1/rules")["groups"]
+        return [rule for group in groups for rule in group["rules"]]
 
     end = time.monotonic() + PATIENCE
     while any(rule["health"] == "unknown" for rule in rules()) and time.monotonic() < end:
@@ -203,6 +207,6 @@ def test_promtool_accepts_the_configuration():
 def test_promtool_accepts_the_metrics(server):
     """It also knows the habits of naming; anything that it prints is a complaint."""
     ask(server)
-    answer = httpx.get(f"{server.url}/metrics")
+    answer = server.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert promtool("check", "metrics", text=answer.text) == ""

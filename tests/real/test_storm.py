@@ -26,7 +26,7 @@ MODEL_MUST_BE_FREE = ("llm_requests_running", "llm_requests_waiting", "llm_kv_ca
 
 def series(server) -> dict[str, float]:
     """Every line of /metrics: the series as it is written, and its value."""
-    lines = httpx.get(f"{server.url}/metrics", timeout=PATIENCE).text.splitlines()
+    lines = server.get("/metrics").text.splitlines()
     pairs = [line.rsplit(" ", 1) for line in lines if not line.startswith("#")]
     return {name: float(value) for name, value in pairs}
 
@@ -149,8 +149,8 @@ def test_no_connection_is_left(stormed):
 
 def test_the_server_is_well_afterwards(stormed):
     server, _, _ = stormed
-    assert httpx.get(f"{server.url}/health").status_code == 200
-    answer = httpx.post(f"{server.url}/v1/completions", content=body_of("Hi", 3, stream=False))
+    assert server.get("/health").status_code == 200
+    answer = server.post("/v1/completions", content=body_of("Hi", 3, stream=False))
     assert answer.status_code == 200
     assert answer.json()["usage"]["completion_tokens"] == 3
     assert "Traceback" not in server.log.read_text(encoding="utf-8")

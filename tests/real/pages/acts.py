@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable
 
-import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 from prometheus_client.parser import text_string_to_metric_families
@@ -71,7 +70,7 @@ def number_in(text: str) -> float:
 
 def metric(server: Server, name: str, **labels: str) -> float:
     """The sum of a server's samples of a name that carry these labels, read as Prometheus does."""
-    families = text_string_to_metric_families(httpx.get(f"{server.url}/metrics").text)
+    families = text_string_to_metric_families(server.get("/metrics").text)
     samples = (sample for family in families for sample in family.samples)
     return sum(s.value for s in samples if s.name == name and labels.items() <= s.labels.items())
 

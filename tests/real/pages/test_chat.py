@@ -43,7 +43,7 @@ def test_the_page_shows_what_the_server_says_without_a_stream(server, visit):
     answer = ask(page, "Name three colours.")
     await_end(answer)
     messages = [{"role": "user", "content": "Name three colours."}]
-    model = httpx.get(f"{server.url}/v1/models").json()["data"][0]["id"]
+    model = server.get("/v1/models").json()["data"][0]["id"]
     body = {"model": model, "messages": messages, **SHORT}
     said = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=120).json()
     assert text_of(answer) == said["choices"][0]["message"]["content"]
@@ -52,7 +52,7 @@ def test_the_page_shows_what_the_server_says_without_a_stream(server, visit):
 
 def test_the_model_list_comes_from_the_server(server, visit):
     page = visit(server.url)
-    models = [model["id"] for model in httpx.get(f"{server.url}/v1/models").json()["data"]]
+    models = [model["id"] for model in server.get("/v1/models").json()["data"]]
     expect(page.locator("#model option")).to_have_text(models)
 
 

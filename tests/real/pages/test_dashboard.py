@@ -16,7 +16,7 @@ LOOKS = """paths => paths.map(path => {
 def write(server, tokens: int) -> None:
     """Let the server write this many tokens (or fewer) for another client."""
     body = {"messages": QUESTION, "max_tokens": tokens, "temperature": 0}
-    body["model"] = httpx.get(f"{server.url}/v1/models").json()["data"][0]["id"]
+    body["model"] = server.get("/v1/models").json()["data"][0]["id"]
     httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=120).raise_for_status()
 
 

@@ -16,8 +16,8 @@ EXIT = {"pass": 0, "fail": 1, "unclear": 2, "incomparable": 2}
 SAID = {
     "pass": "PASS: no figure got worse by more than {tolerance:.3g} % (a share: a hundredth).",
     "fail": "FAIL: it got worse, and not by chance ({level:.3g} % false alarms, all together):",
-    "unclear": "CANNOT TELL: too much noise. Repeat more (load --repeat 5), with nothing else "
-    "running:",
+    "unclear": "CANNOT TELL, for the reasons below. Against noise, repeat more (load --repeat 5), "
+    "with nothing else running:",
     "incomparable": "CANNOT TELL: these two files cannot be compared:",
 }
 

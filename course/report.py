@@ -54,8 +54,8 @@ PANELS = (  # title, unit, and for each curve: field, name, colour, line
 def main(argv: list[str]) -> int:
     """The verb; 0 when there was something to draw, and nothing was missing; 1 otherwise."""
     args = _parser().parse_args(argv)
-    if args.out.is_dir() or any(args.out.resolve() == path.resolve() for path in args.logs):
-        print(f"report: --out {args.out} is a folder, or a log: name another file", file=sys.stderr)
+    if args.out.is_dir() or args.out.suffix.lower() != ".png":
+        print(f"report: --out {args.out} must be a file whose name ends in .png", file=sys.stderr)
         return 1
     try:
         found = read_logs(args.logs)

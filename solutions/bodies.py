@@ -88,6 +88,8 @@ def _object(body: bytes | str) -> dict:
     """The JSON object that a body is."""
     try:
         text = body if isinstance(body, str) else body.decode("utf-8")
+        if not text.strip():
+            raise ValueError("it is empty")
         found = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as problem:
         said = "it is nested too deeply" if isinstance(problem, RecursionError) else str(problem)

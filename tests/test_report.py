@@ -129,9 +129,9 @@ def test_a_folder_is_its_performance_logs(tmp_path, out, capsys):
 def test_a_picture_never_takes_the_place_of_a_log(tmp_path, capsys):
     log = write(tmp_path / "server.log", list(map(line, range(3))))
     before = log.read_bytes()
-    for out in (log, tmp_path / "." / "server.log", tmp_path):
+    for out in (log, tmp_path / "another.log", tmp_path):
         assert report.main([str(log), "--out", str(out)]) == 1
-        assert "name another file" in capsys.readouterr().err
+        assert f"--out {out} must be a file whose name ends in .png" in capsys.readouterr().err
     assert log.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["server.log"]
 

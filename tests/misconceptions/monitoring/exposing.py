@@ -3,8 +3,9 @@
 import prometheus_client
 
 from course.misconceptions import misconception
-from solutions.events import Admitted, Finished, Rejected, Stepped, Token
-from solutions.metrics import COUNTERS, GAUGES, HISTOGRAMS
+from solutions.events import Admitted, Finished, Rejected, Sent, Stepped, Token
+from solutions.metrics import COUNTERS, GAUGES, HISTOGRAMS, REJECTIONS
+from solutions.request import REASONS
 from solutions.request_timing import Timings
 
 
@@ -83,3 +84,31 @@ def series_when_they_come(self, model_name, memory=dict):
     kind = prometheus_client.Gauge
     self._gauges = {n: self._new(kind, n, help, label) for n, (label, help) in GAUGES.items()}
     self._set("llm_kv_cache_usage_ratio", 0)
+
+
+@misconception("8.3", "Metrics.watch")
+def running_of_the_last_step(self, event):
+    """You take running and waiting from Stepped. An engine that is stuck makes no step: the gauges
+    stay what they were, while the queue grows. Ask Timings.count at each exposition.
+    """
+    known = {Finished: REASONS, Rejected: REJECTIONS}.get(type(event))
+    if known and event.reason not in known:
+        raise ValueError(f"reason {event.reason!r} is not one of {', '.join(known)}")
+    counts = getattr(self, "counts", (0, 0))
+    self.counts = (event.running, event.waiting) if isinstance(event, Stepped) else counts
+    timeline = self._timings.watch(event)
+    self._timings.count = lambda: self.counts
+    match event:
+        case Admitted():
+            self._admitted(event, timeline)
+        case Token():
+            self._token(timeline)
+        case Finished():
+            self._count("llm_requests_total", 1, event.reason)
+            self._observe("llm_e2e_request_latency_seconds", timeline and timeline.e2e)
+        case Rejected():
+            self._count("llm_requests_rejected_total", 1, event.reason)
+        case Sent():
+            self._observe("llm_send_lag_seconds", event.lag)
+        case Stepped():
+            self._stepped(event)

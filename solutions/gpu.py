@@ -110,8 +110,9 @@ def _mib(cell: str | None) -> int | None:
 def choose_cuda(supported: tuple[int, int], available: Sequence[str]) -> str:
     """The newest CUDA runtime at or below what the driver supports.
 
-    A driver runs programs built for its own CUDA version and for older ones. A newer one fails when
-    the first kernel starts, long after the installation looked fine.
+    A driver runs programs built for its own CUDA version and for older ones. A newer major version
+    fails when the first kernel starts, long after the installation looked fine; a newer minor one
+    may work, but fails where the driver has to compile code itself.
 
     Args:
         supported: (major, minor), the most that the driver carries.

@@ -33,7 +33,7 @@ class Settings:
 
     host: str = _setting("127.0.0.1", "address to listen on; 0.0.0.0 is every network")
     port: int = _setting(8000, "port to listen on; 0 is any free one", 0, 65535)
-    model: str = _setting("", "checkpoint folder; empty is the bundled model")
+    model: str = _setting("", "checkpoint folder or GGUF file; empty is the bundled model")
     model_name: str = _setting("", "name that clients use; empty is the name of the folder")
     api_key: str = _setting("", "key that clients must send; empty is none", secret=True)
     cors_origins: tuple[str, ...] = _setting((), "web sites that may call, separated by commas")

@@ -1,5 +1,6 @@
 """A class graded: what is recognised, what is written, what is kept, what is said."""
 
+import csv
 import json
 import re
 import subprocess
@@ -319,7 +320,12 @@ def test_the_late_penalty_of_the_handbook_works_on_the_table(graded, tmp_path, m
     text = (ROOT / "INSTRUCTORS.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "wide.csv").write_bytes((graded.out / "wide.csv").read_bytes())
+    table = classroom.rows(graded.out / "wide.csv")
+    table.append(table[0] | {"submission": "again.zip", "public_points": "grader error"})
+    with (tmp_path / "wide.csv").open("w", encoding="utf-8-sig", newline="") as file:
+        writer = csv.DictWriter(file, table[0].keys())
+        writer.writeheader()
+        writer.writerows(table)
     late = "submission,days\npacked.zip,3\nhw4 final (2).py,9\n"
     (tmp_path / "late.csv").write_text(late, encoding="utf-8")
     exec(compile(code, "INSTRUCTORS.md", "exec"), {})
@@ -327,6 +333,7 @@ def test_the_late_penalty_of_the_handbook_works_on_the_table(graded, tmp_path, m
     assert found["packed.zip"] == "10"  # 14 less 30 %, rounded
     assert found["hw4 final (2).py"] == "7"
     assert found["notebook of Zoë.ipynb"] == "14"
+    assert found["again.zip"] == "grader error"
 
 
 def test_a_misconception_is_named_though_the_sandbox_ends_it_sooner(tmp_path):

@@ -203,7 +203,7 @@ for size in sizes:
     block = torch.ones(size // 4).expand(often, size // 4)
     speeds.append(bandwidth(block.sum, often * size))
 names = [f"{n // 1024} KiB" if n < 2**20 else f"{n // 2**20} MiB" for n in sizes]
-for name, speed in list(zip(names, speeds, strict=True))[::3]:
+for name, speed in list(zip(names, speeds, strict=True))[2::3]:
     print(f"{name:>8}: {speed / 1e9:6.1f} GB/s")
 fig, ax = plt.subplots(num="block_size", figsize=(7, 3.2), layout="constrained")
 ax.plot(sizes, [speed / 1e9 for speed in speeds], "o-", color=BLUE)
@@ -666,7 +666,7 @@ print(f"measured {measured:.1f}: the prediction is {again / measured - 1:+.0%} o
 # So the arithmetic was right and its inputs were not. A product with a single row reads far slower
 # than a sum over the same matrices, while eight rows take far less than eight times as long. (If the
 # cell above printed otherwise, the machine was busy: run it again.) And thousands of
-# small calls cost what reading many megabytes would. Chapter 09 removes both. A prediction that fails
+# small calls cost what reading many megabytes would. Chapter 09 will remove both. A prediction that fails
 # *by parts you can name* is the most useful kind.
 #
 # **Predict.** With eight sequences a step reads the same weights. How much longer does it take?

@@ -714,14 +714,14 @@ parts = {
 # %%
 # Experiment: where the time of one token goes
 step = milliseconds(long[:, 128:129], one, cache)
-rest = step
+rest, whole = step, size + 128 * a_token
 print(f"{'part':22}{'MB read':>8}{'ms':>7}{'share':>7}{'GB/s':>7}")
 for label, (work, read) in parts.items():
     took = 1000 * seconds(work)
     rest -= took
     print(f"{label:22}{read / 1e6:8.1f}{took:7.1f}{took / step:7.0%}{read / took / 1e6:7.1f}")
 print(f"{'everything else':22}{'':8}{rest:7.1f}{rest / step:7.0%}")
-print(f"{'the whole step':22}{size / 1e6:8.1f}{step:7.1f}{'':7}{size / step / 1e6:7.1f}")
+print(f"{'the whole step':22}{whole / 1e6:8.1f}{step:7.1f}{'':7}{whole / step / 1e6:7.1f}")
 floor = 1000 * size / bandwidth
 print(f"floor: {size / 1e6:.0f} MB at {bandwidth / 1e9:.1f} GB/s take {floor:.1f} ms")
 

@@ -65,7 +65,7 @@ print(
 
 # %% [markdown]
 # One token has 77 %, and 48,152 tokens share 0.6 %. Nobody wants to see one of those, but a plain
-# draw takes one in 156 times. An answer has hundreds of tokens.
+# draw takes one of them once in 156 times. An answer has hundreds of tokens.
 #
 # ## 5.1 Temperature
 #
@@ -233,7 +233,7 @@ plt.show()
 # %% [markdown]
 # Top-k does not look at the model: 40 are too many where one is right. Top-p and min-p adapt. But
 # look at temperature 1.5: top-p 0.9 lets thousands through, for the tail has grown and top-p counts
-# mass. Min-p compares with the favourite, which shrinks with the rest.
+# mass. Min-p compares each token with the favourite, and few come near it.
 #
 # **Predict.** At temperature 2, which top-p keeps fewer than 10 tokens: 0.9, 0.5, or 0.1?
 # *Your answer:*

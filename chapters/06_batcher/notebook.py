@@ -604,8 +604,8 @@ for label, patient in (("as they came", False), ("short first", True)):
     print(f"   {steps} steps, {blank.places} places for 10 tokens, {2 * steps - 10} idle")
 
 # %% [markdown]
-# As they came, no place is wasted. Short first lets the longest begin last, and its end hangs over:
-# good for the mean wait, bad for the last one.
+# As they came, no place is wasted. Short first lets the longest begin last, when nobody is left to
+# share its steps: good for the mean wait, bad for the last one.
 #
 # Now the request of this course among three others, with two rows and 24 places a step.
 

@@ -107,8 +107,9 @@ class Blank:
 # An event loop is one thread that runs whatever is ready, one thing after the other. A coroutine
 # that waits gives way. One that computes does not.
 #
-# **Predict.** A batch of eight takes a quarter of a second a step. A ping arrives while a step is computed on
-# the loop. How long does it wait? And if the model has a thread of its own? *Your answer:*
+# **Predict.** A batch of eight takes about a tenth of a second a step. A ping arrives while a step
+# is computed on the loop. How long does it wait? And if the model has a thread of its own?
+# *Your answer:*
 
 
 # %%
@@ -528,7 +529,7 @@ with door.enter():
 # Now let more come than can be served: a load of 1.2, for four minutes of a clock that is turned by
 # hand. Eight rows, 20 tokens each, 0.1 s a step: 4 requests a second can be served, 4.8 come.
 #
-# **Predict.** How long does somebody wait who comes in the fourth minute? What if clients give up
+# **Predict.** How long does somebody wait who comes in the third minute? What if clients give up
 # after 10 seconds, and nobody notices: how many of the answers are read by anybody? *Your answer:*
 
 

@@ -190,7 +190,7 @@ print(f"a page that asks 20 times: {1 - 0.99**20:.0%} of its readers wait 10 s")
 # %% [markdown]
 # ## 8.2 Histograms
 #
-# All times of a month do not fit anywhere. How many of them were below 0.1 s is one number.
+# All times of a month are too many to keep. How many of them were below 0.1 s is one number.
 #
 # **Predict.** The times 0.02, 0.04, 0.07, 0.3 and 0.8 s go into the buckets up to 0.05, 0.1, 0.5 and
 # infinity. What is the median that can be read from these four counts? And the 95th percentile?
@@ -510,7 +510,7 @@ for before, after, count in series.gaps:
 # ## 8.6 The garbage collector
 #
 # Python counts who refers to an object, and frees it when nobody does. For circles there is the
-# collector: now and then it looks at many objects, or at all, and the program stands still.
+# collector: now and then it looks at many objects, or at all, and all Python code stands still.
 #
 # **Predict.** A process with this model, PyTorch and a web server: how many objects does a full
 # collection look at? How long does it take, and how often does it come while answers are made?

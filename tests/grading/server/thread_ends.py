@@ -45,7 +45,7 @@ def thread_dies_with_all(learner, rng):
 
 @case("7.3")
 def thread_dies_of_anything(learner, rng):
-    """What is no Exception (Ctrl-C) is the end as well; the requests get a RuntimeError that names
+    """What is no Exception (a SystemExit) is the end as well; the requests get a RuntimeError that names
     it.
     """
     for kind in ("KeyboardInterrupt", "SystemExit"):

@@ -40,7 +40,7 @@ def run(start: Start, checks: Sequence[Check], tell: Tell) -> None:
     with ExitStack() as stack:
         target, new, before = stack.enter_context(start()), 0, None
         for check in tqdm(checks, unit="check", disable=None, leave=False):
-            left = "" if before is None or new > MOST_NEW else _left(target, *before)
+            left = "" if before is None else _left(target, *before)
             if left and new < MOST_NEW:
                 tqdm.write(f"({left}: a new server for the next check)", file=sys.stderr)
                 target.process.kill()

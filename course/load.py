@@ -16,9 +16,11 @@ from tqdm import tqdm
 from course import load_file, load_plot
 from course.load_arguments import parse
 from course.load_client import LoadError, Target, find_model, open_loop, send
-from course.load_figures import ANSWERED, REJECTED, Outcome, gone
+from course.load_figures import ANSWERED, NO_SERVER, REJECTED, Outcome
 from course.load_plan import Planned, plan, times
 from course.load_report import Round, report
+
+GONE_AFTER = 3  # requests one after the other that find no server
 
 
 def main(argv: list[str]) -> int:
@@ -140,17 +142,19 @@ async def _try_one(client, target: Target) -> None:
 
 async def _one_round(client, target: Target, requests: list[Planned], made: Round, bar) -> None:
     """One repetition at one rate. Errors: LoadError when the server has gone."""
-    began, used = time.perf_counter(), time.process_time()
+    began, used, misses = time.perf_counter(), time.process_time(), 0
 
     def clock() -> float:
         return time.perf_counter() - began
 
     async def one(planned: Planned, outcome: Outcome) -> None:
+        nonlocal misses
         await send(client, target, planned, outcome, clock)
+        misses = misses + 1 if outcome.kind == NO_SERVER else 0
         bar.update()
 
     def stop() -> bool:
-        return gone(made.outcomes)
+        return misses >= GONE_AFTER
 
     try:
         await open_loop(requests, one, made.outcomes, clock, stop=stop)

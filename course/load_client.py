@@ -172,7 +172,7 @@ async def send(
         outcome.kind = f"nothing came for {target.timeout:g} s"
     except httpx.HTTPError:
         outcome.kind = "the connection broke"
-    except (ValueError, LookupError, AttributeError, TypeError):
+    except (ValueError, LookupError, AttributeError, TypeError, RecursionError):
         outcome.kind = "not an answer of this protocol"
     finally:
         outcome.ended = clock()

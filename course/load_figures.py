@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 ANSWERED, REJECTED, UNFINISHED, NO_SERVER = "answered", "rejected", "unfinished", "no connection"
-GONE_AFTER = 3  # requests one after the other that find no server
 TRUSTED = 0.1  # of the median of what is measured: how late the generator may be
 PERCENTS = (50, 90, 95, 99)
 
@@ -148,20 +147,13 @@ def errors_by_kind(outcomes: Sequence[Outcome]) -> dict[str, int]:
     return {kind: n for kind, n in kinds.most_common() if kind not in fine}
 
 
-def gone(outcomes: Sequence[Outcome]) -> bool:
-    """Whether the last requests to end all found no server."""
-    ended = sorted((o for o in outcomes if o.kind != UNFINISHED), key=lambda o: o.ended)
-    last = ended[-GONE_AFTER:]
-    return len(last) == GONE_AFTER and all(o.kind == NO_SERVER for o in last)
-
-
 def distrust(outcomes: Sequence[Outcome], busy: float) -> str | None:
     """Why the numbers are not to be trusted, for which the generator itself is to blame; or None.
 
     busy: processor seconds of the generator, a second. Python uses one core, and near all of it
     answers lie unread: their times are then the generator's.
     """
-    late = percentile([o.late for o in outcomes if o.sent == o.sent], 95)
+    late = percentile([o.late for o in outcomes if not math.isnan(o.sent)], 95)
     found = samples(outcomes)
     measured = percentile(found.first_token or found.e2e, 50)
     if late is not None and measured is not None and late > TRUSTED * measured:

@@ -10,7 +10,7 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count, islice, takewhile
+from itertools import islice, takewhile
 
 MOST = 100_000  # requests in a run, and tokens in one of them
 _COMMON = """
@@ -124,7 +124,7 @@ def plan(
     """The requests of one run. Lengths depend on the seed only, words on the repetition too."""
     sizes = random.Random(f"lengths {seed}")
     found = []
-    for number, at in zip(count(), due):
+    for number, at in enumerate(due):
         tokens, most = prompts.draw(sizes), answers.draw(sizes)
         words = random.Random(f"words {seed} {repetition} {number}")
         found.append(Planned(at, text(tokens, words), most))

@@ -1,5 +1,6 @@
 """What a person reads after a run: a table of percentiles, and how far it is to be trusted."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -121,7 +122,7 @@ def _lengths(outcomes: Sequence[Outcome]) -> str:
 
 
 def _generator(rounds: Sequence[Round]) -> str:
-    late = [o.late * 1e3 for made in rounds for o in made.outcomes if o.sent == o.sent]
+    late = [o.late * 1e3 for made in rounds for o in made.outcomes if not math.isnan(o.sent)]
     if not late:
         return "sent nothing"
     return (

@@ -94,7 +94,9 @@ def build(
     watchers = wrap("watchers", [monitoring.watch])
     batcher = wrap("batcher", _batcher(engine, settings, layers, wrap))
     parts = Parts(**{part: getattr(layers[layer], part) for part, layer in LAYERS.items()})
-    service = Service(batcher, engine.text, settings, name, watchers, parts=parts)
+    service = Service(
+        *(batcher, engine.text, settings, name, watchers), on_error=monitoring.error, parts=parts
+    )
     return Built(engine, service, monitoring, create_app(service, settings, monitoring.exposition))
 
 
@@ -167,7 +169,9 @@ def serve(
     layers: Mapping[str, ModuleType] = REFERENCE,
     wrap: Wrap = _keep,
 ) -> int:
-    """Build and run until a signal comes; the exit code: 1 when it could not start or drain."""
+    """Build and run until a signal comes; the exit code: 1 when it could not start or drain, or
+    when the engine has ended by itself.
+    """
     try:
         sock = serve_http.listen(settings)
     except (OSError, OverflowError) as problem:
@@ -197,13 +201,23 @@ def serve(
     if server.failure is not None:
         print(f"serve: it could not start: {server.failure}", file=sys.stderr)
         return 1
-    requests = "a request" if server.torn == 1 else f"{server.torn} requests"
-    said = f"ended at once, in the middle of {requests}" if server.torn else "drained, good-bye"
-    _tell(f"serve: {said}", "stderr")
+    error = built.service.engine.error
+    _tell(f"serve: {_end(server.torn, error)}", "stderr")
+    code = int(bool(server.torn) or error is not None)
     if built.service.engine.is_alive:  # it is in a step, or hangs in it, and would keep the process
         sys.stdout.flush()
-        os._exit(bool(server.torn))
-    return int(bool(server.torn))
+        os._exit(code)
+    return code
+
+
+def _end(torn: int, error: BaseException | None) -> str:
+    """What is said at the end: how many requests were torn off, or what the engine died of."""
+    if torn:
+        requests = "a request" if torn == 1 else f"{torn} requests"
+        return f"ended at once, in the middle of {requests}"
+    if error is not None:
+        return f"stopped; the engine had ended before, by {type(error).__name__}"
+    return "drained, good-bye"
 
 
 def _tell(words: str, name: str = "stdout") -> None:

@@ -45,7 +45,8 @@ class Server(uvicorn.Server):
     async def _start(self) -> None:
         try:
             await self.service.start()
-            self.on_ready()
+            if self._ending is None:
+                self.on_ready()
         except Exception as problem:
             self.failure, self.should_exit = problem, True
 
@@ -55,6 +56,8 @@ class Server(uvicorn.Server):
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it is no error
             self.should_exit = self.force_exit = True
             self.torn = self.service.lifecycle.inside
+        if self.loop is None:  # not even begun
+            raise KeyboardInterrupt
         self.loop.call_soon_threadsafe(self.end)
 
     def end(self) -> None:

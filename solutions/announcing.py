@@ -117,4 +117,4 @@ class Announcer:
 def _complain(event: Event, problem: Exception, count: int) -> None:
     """Without the exception's text, which may hold what a user wrote."""
     kinds = type(event).__name__, type(problem).__name__
-    log.warning("a watcher failed on %s: %s (the %d. failure)", *kinds, count)
+    log.warning("a watcher failed on %s: %s (failure %d)", *kinds, count)

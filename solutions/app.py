@@ -79,13 +79,15 @@ class NeedsKey:
     """Lets nobody to /v1/ who does not send the key: `Authorization: Bearer KEY`."""
 
     def __init__(self, app, key: str):
-        self.app, self.expected = app, b"Bearer " + key.encode()
+        self.app, self.key = app, key.encode()
 
     async def __call__(self, scope, receive, send) -> None:
         """As ASGI calls it."""
         if scope["type"] == "http" and scope["path"].startswith("/v1/"):
             given = dict(scope["headers"]).get(b"authorization", b"")
-            if not hmac.compare_digest(given, self.expected):  # takes as long, however near it is
+            scheme, _, key = given.partition(b" ")
+            is_key = hmac.compare_digest(key, self.key)  # takes as long, however near it is
+            if scheme.lower() != b"bearer" or not is_key:
                 said = "a valid API key is needed: Authorization: Bearer KEY"
                 return await send_error(send, ApiError(401, said, None, "invalid_api_key"))
         return await self.app(scope, receive, send)

@@ -109,6 +109,7 @@ def _check_known(name: str, value, endpoint: str) -> None:
         return
     unsupported = UNSUPPORTED[endpoint]
     if name not in unsupported:
+        name = name[:100]  # a body may be one long name
         near = difflib.get_close_matches(name, [*HONOURED[endpoint], *HARMLESS, *unsupported], 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         said = f"unknown field {_short_repr(name)}{hint}"

@@ -104,10 +104,11 @@ class EngineThread:
     def _run(self) -> None:
         """The thread: sleep while the batcher is idle, step while it is not.
 
-        Whatever step or on_step raises that gets here, a SystemExit included, is no fault of one request:
-        the batcher cannot be trusted any more. So it is the end of the thread: error is set, it is
-        not alive any more, and then every request that was submitted and is not over ends, "error",
-        with it (with a RuntimeError that names it, when it is no Exception). Nobody waits for ever.
+        Whatever step or on_step raises that gets here, a SystemExit included, is no fault of one
+        request: the batcher cannot be trusted any more. So it is the end of the thread: error is
+        set, it is not alive any more, and then every request that was submitted and is not over
+        ends, "error", with it (with a RuntimeError that names it, when it is no Exception). Nobody
+        waits for ever.
         """
         # exercise 7.3
         try:

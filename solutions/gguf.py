@@ -219,6 +219,6 @@ def hf_tensors(file: GGUF) -> Iterator[tuple[str, np.ndarray]]:
         "attn_k": file.metadata.get("llama.attention.head_count_kv", queries),
     }
     for name in file.tensors:
-        weight = read_tensor(file, name)
+        known, weight = hf_name(name), read_tensor(file, name)
         part = name.split(".")[-2]
-        yield hf_name(name), undo_rope_permutation(weight, heads[part]) if part in heads else weight
+        yield known, undo_rope_permutation(weight, heads[part]) if part in heads else weight

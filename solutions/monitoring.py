@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from solutions.collector import CALM, PauseWatch, tamed
-from solutions.events import Event, Finished, Rejected, Stepped
+from solutions.events import Event, Finished, Rejected
 from solutions.json_log import DailyLog, describe_error, request_record
 from solutions.metrics import Metrics
 from solutions.periodic_log import Window, format_line
@@ -56,7 +56,7 @@ class ServiceLogs:
         return self.requests.lost + self.errors.lost + self.performance.lost
 
     def watch(self, event: Event) -> None:
-        """Log what is over, what was turned away, and what went wrong."""
+        """Log what is over, what was turned away, and what ended with an error."""
         timeline = self._timings.watch(event)
         match event:
             case Finished():
@@ -66,12 +66,9 @@ class ServiceLogs:
                     self.errors.write({"id": event.id, "error": event.error})
             case Rejected():
                 self.requests.write({"id": None, "reason": event.reason})
-            case Stepped():
-                for error in event.errors:
-                    self.errors.write({"id": None, "error": error})
 
     def error(self, error: BaseException) -> None:
-        """Log an exception that somebody caught, without its message: see describe_error."""
+        """Log where an exception came from, without its message: see describe_error."""
         first, *earlier = describe_error(error)
         self.errors.write({"id": None, **first, "because": earlier})
 
@@ -82,7 +79,7 @@ class ServiceLogs:
 
 
 class Monitoring:
-    """Watches a service: give `watch` to it, `exposition` to its /metrics, and close it at last.
+    """Watches a service: give it `watch` and `error`, its /metrics `exposition`; close it at last.
 
     Args:
         settings: see MonitoringSettings.
@@ -127,6 +124,11 @@ class Monitoring:
         errors = [error for watch in watchers if (error := _attempt(lambda w=watch: w(event)))]
         if errors:
             raise errors[0]
+
+    def error(self, error: BaseException) -> None:
+        """An exception that the service met: see ServiceLogs.error."""
+        if self.logs:
+            self.logs.error(error)
 
     def exposition(self) -> bytes:
         """For /metrics: see Metrics.exposition."""

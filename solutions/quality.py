@@ -59,8 +59,8 @@ def perplexity(logits_of: LogitsOf, ids: Tensor, window: int, stride: int) -> fl
             at least window - stride tokens before it, but for those of the first window.
 
     Returns:
-        a float from 1 up. Logits may be of any floating dtype: their softmax and the sum over
-        all tokens are taken in float64.
+        a float from 1 up, infinite where no float is as large. Logits may be of any floating
+        dtype: their softmax and the sum over all tokens are taken in float64.
 
     Errors: ValueError for a window, a stride or ids that are too short or too long.
     """
@@ -79,7 +79,7 @@ def perplexity(logits_of: LogitsOf, ids: Tensor, window: int, stride: int) -> fl
         done = start + len(part)
         if done == len(ids):
             break
-    return math.exp(total / (len(ids) - 1))
+    return float(torch.tensor(total / (len(ids) - 1), dtype=torch.float64).exp())
 
 
 def agreement(reference: Tensor, other: Tensor) -> float:

@@ -149,10 +149,9 @@ class Request:
         A decode step asks for one token, so it must not cost more where the answer is long.
         """
         # exercise 6.2
-        start = self.computed - len(self.prompt)
-        if start >= 0:
-            return self.output[start : start + count]
-        return [*self.prompt, *self.output][self.computed : self.computed + count]
+        part = self.prompt[self.computed : self.computed + count]
+        start = max(self.computed - len(self.prompt), 0)
+        return [*part, *self.output[start : start + count - len(part)]]
 
     def move(self, state: State) -> None:
         """Go to the next state.

@@ -139,9 +139,12 @@ def sample(logits: Tensor, states: Sequence[SamplingState]) -> Tensor:
     drawn = [row for row, state in enumerate(states) if not state.params.is_greedy]
     if len(drawn) == len(states):
         return _drawn(logits, states)
-    ids = _penalized(logits, states).argmax(-1)
-    if drawn:
-        ids[drawn] = _drawn(logits[drawn], [states[row] for row in drawn])
+    if not drawn:
+        return _penalized(logits, states).argmax(-1)
+    greedy = [row for row, state in enumerate(states) if state.params.is_greedy]
+    ids = torch.empty(len(states), dtype=torch.long, device=logits.device)
+    ids[greedy] = _penalized(logits[greedy], [states[row] for row in greedy]).argmax(-1)
+    ids[drawn] = _drawn(logits[drawn], [states[row] for row in drawn])
     return ids
 
 

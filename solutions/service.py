@@ -1,12 +1,15 @@
 """Chapter 07: the service: everything between HTTP and the batcher, put together."""
 
 import asyncio
+import logging
 import secrets
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from solutions.announcing import Announcer
@@ -24,6 +27,7 @@ from solutions.sampling_params import SamplingParams
 from solutions.settings import Settings
 from solutions.streaming import Job
 
+log = logging.getLogger(__name__)
 LARGE = 4096  # bytes of a body from which it is read and tokenized beside the event loop
 
 
@@ -38,12 +42,14 @@ class Service:
         watchers: are told what happens; see solutions/events.py.
         clock: seconds that never go backwards; the batcher's own.
         wall: seconds since 1970.
+        on_error: gets each exception that a step met, and the one that ended the engine. From any
+            thread; one that fails harms nobody.
         parts: what it is made of.
 
     Attributes:
         lifecycle, results, engine, door, announcer: the parts at work.
         made: when it was made, seconds since 1970, whole.
-        jobs: those that are not over.
+        jobs: those that are not over, and how many of its requests are not.
     """
 
     def __init__(
@@ -55,20 +61,22 @@ class Service:
         watchers: Sequence[Watcher] = (),
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        on_error: Callable[[BaseException], None] = lambda _: None,
         parts: Parts = REFERENCE,
     ):
         self.batcher, self.text, self.settings, self.model = batcher, text, settings, model
         self.clock, self.wall, self.parts, self.made = clock, wall, parts, int(wall())
-        self.announcer = Announcer(watchers, clock)
+        self.announcer, self._on_error = Announcer(watchers, clock), on_error
         self.lifecycle, self.pace = parts.Lifecycle(), parts.Pace()
         self.door = parts.Door(batcher.waiting.bound, self._waiting, self.pace, clock)
         bounds = settings.results_seconds, settings.results_count, settings.results_bytes
         self.results = parts.ResultStore(*bounds, clock)
         self.engine = parts.EngineThread(batcher, self._stepped, clock)
-        self.jobs: set[Job] = set()
+        self.jobs: dict[Job, int] = {}
         self._tasks: set[asyncio.Future] = set()  # a task that nobody holds may vanish
         self._aside = ThreadPoolExecutor(1, "tokenizer")
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._dead = False
 
     # --- its life ---
 
@@ -99,10 +107,21 @@ class Service:
         """The status of HTTP and the body of GET /health."""
         began = self.engine.began
         seconds = None if began is None else self.clock() - began
-        alive, stall = self.engine.is_alive, self.settings.stall_timeout
+        alive, stall = self.is_alive(), self.settings.stall_timeout
         status, word = self.parts.health(self.lifecycle.phase, alive, seconds, stall)
         running, waiting = len(self.batcher.running), self._waiting()
         return status, {"status": word, "running": running, "waiting": waiting}
+
+    def is_alive(self) -> bool:
+        """Whether the engine is. What has ended it is told once."""
+        error = self.engine.error
+        if error is not None and not self._dead:
+            self._dead = True
+            self._report(error)
+            at = traceback.extract_tb(error.__traceback__)[-1:]
+            place = "".join(f" at {Path(one.filename).name}:{one.lineno} {one.name}" for one in at)
+            log.critical("the engine has ended: %s%s", type(error).__name__, place)
+        return self.engine.is_alive
 
     def keep_inside(self, job: Job) -> None:
         """A job whose client does not wait is inside all the same, until it is over."""
@@ -140,7 +159,7 @@ class Service:
 
         Errors: ApiError for whatever is wrong with it, or when there is no room.
         """
-        if not self.engine.is_alive:
+        if not self.is_alive():
             raise ApiError(503, "the engine has ended", None, "dead", LONGEST_WAIT)
         aside = len(body) > LARGE
         api = await self._run(aside, self.parts.parse_body, body, endpoint, self.model)
@@ -217,7 +236,7 @@ class Service:
     def _submit(self, job: Job, api: ApiRequest, arrived: float) -> Job:
         """All of its requests wait in the queue from now on."""
         self.results.begin(job.head.id)
-        self.jobs.add(job)
+        self.jobs[job] = len(job.requests)
         prompts = [prompt for prompt in api.prompts for _ in range(api.n)]
         for one, prompt in zip(job.requests, prompts, strict=True):
             self.announcer.attach(one, lambda one: self._call_soon(self._ended, job, one))
@@ -233,10 +252,12 @@ class Service:
         """One of its requests is over; when it was the last, the job's result is kept."""
         if one.admitted is not None:
             self.pace.note(self.clock())
-        if any(other.finish_reason is None for other in job.requests):
+        self.is_alive()
+        self.jobs[job] -= 1  # not finish_reason: that is set before all is done that an end brings
+        if self.jobs[job]:
             return
         job.ended = self.clock()
-        self.jobs.discard(job)
+        del self.jobs[job]
         errors = [error for error in map(self._failure, job.requests) if error is not None]
         if any(one.finish_reason == "cancelled" for one in job.requests):
             self.results.forget(job.head.id)  # whoever wanted it has gone
@@ -264,6 +285,12 @@ class Service:
 
     def _stepped(self, step, seconds: float) -> None:
         self.announcer.stepped(self.batcher, step, seconds)
+        for error in step.errors:
+            self._report(error)
+
+    def _report(self, error: BaseException) -> None:
+        with suppress(Exception):
+            self._on_error(error)
 
     def _call_soon(self, function: Callable, *args) -> None:
         """On the loop, from any thread; nothing when the loop is closed: then nobody waits."""

@@ -39,7 +39,7 @@ class Settings:
     cors_origins: tuple[str, ...] = _setting((), "web sites that may call, separated by commas")
     threads: int = _setting(0, "threads that compute; 0 is torch's choice", 0, 1024)
     max_running: int = _setting(8, "requests that run at once", 1, 1024)
-    max_waiting: int = _setting(64, "requests that wait, at most", 1, 100_000)
+    max_waiting: int = _setting(64, "requests that wait, at most", 1, 8_000)
     max_context: int = _setting(2048, "tokens of prompt and answer together", 2, 10_000_000)
     step_tokens: int = _setting(128, "places that one step computes, at most", 1, 1_000_000)
     patience: float = _setting(5.0, "seconds after which a waiting request is promoted", 0)
@@ -64,8 +64,10 @@ class Settings:
             _check(one, getattr(self, one.name))
         if not self.host.strip():  # the system would take it for every network
             raise SettingError("host must be an address; 0.0.0.0 is every network")
-        if not self.api_key.isprintable():
-            raise SettingError("api_key must be printable: it travels in a header")
+        if not self.api_key.isprintable() or self.api_key != self.api_key.strip():
+            raise SettingError(
+                "api_key must be printable, without blanks at its ends: it travels in a header"
+            )
         if self.step_tokens < self.max_running:
             raise SettingError(
                 f"step_tokens ({self.step_tokens}) must be at least max_running "

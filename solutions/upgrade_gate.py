@@ -186,7 +186,7 @@ def _scores(figure: Figure) -> list[float]:
 def _student(scores: list[list[float]], beyond: float) -> tuple[int, float]:
     """Degrees of freedom, and t."""
     freedom = sum(map(len, scores)) - 2
-    squares = sum((x - statistics.fmean(run)) ** 2 for run in scores for x in run)
+    squares = sum(statistics.variance(run) * (len(run) - 1) for run in scores)
     noise = math.sqrt(squares / freedom * sum(1 / len(run) for run in scores))
     if noise:
         return freedom, beyond / noise

@@ -95,6 +95,7 @@ class Running:
     loop: asyncio.AbstractEventLoop
     clock: Clock
     events: list = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
 
     @property
     def cache(self):
@@ -183,10 +184,13 @@ def serving(
 ) -> Iterator[Running]:
     """A server that is ready; at the end it is drained, and nobody may be left."""
     wanted = Settings(port=0, max_running=rows, max_waiting=max_waiting, **settings)
-    model, events, clock = HeldModel(), [], Clock()
+    model, events, errors, clock = HeldModel(), [], [], Clock()
     limits = Limits(max_waiting=max_waiting, step_tokens=step_tokens)
     batcher = Batcher(model, new_cache(rows, length), (), limits, clock)
-    service = Service(batcher, FakeText(), wanted, "tiny", [events.append], clock)
+    on_error = errors.append
+    service = Service(
+        batcher, FakeText(), wanted, "tiny", [events.append], clock, on_error=on_error
+    )
     app = create_app(service, wanted, lambda: b"# nothing\n")
     ready = threading.Event()
     with serve_http.listen(wanted) as sock:
@@ -195,7 +199,7 @@ def serving(
         thread.start()
         assert ready.wait(GUARD), server.failure
         url = f"http://127.0.0.1:{sock.getsockname()[1]}"
-        running = Running(url, service, server, model, server.loop, clock, events)
+        running = Running(url, service, server, model, server.loop, clock, events, errors)
         events.clear()
         try:
             yield running

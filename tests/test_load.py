@@ -1,5 +1,6 @@
 """`load` end to end against a server that answers at once: report, file, plot, words."""
 
+import asyncio
 import errno
 import json
 import os
@@ -12,7 +13,8 @@ import threading
 import pytest
 
 from course import load, load_arguments, load_file, load_plot
-from course.load_figures import ANSWERED, FIGURES, Outcome
+from course.load_client import LoadError, Target
+from course.load_figures import ANSWERED, FIGURES, NO_SERVER, REJECTED, Outcome
 from course.load_report import Round
 from course.paths import ROOT
 from solutions.upgrade_gate import read_benchmark
@@ -370,3 +372,42 @@ def test_the_machine_is_named():
     assert set(load_file.packages()) == {"python", *load_file.PACKAGES}
     assert here.keys().isdisjoint(load_file.packages())
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", load_file.now())
+
+
+class Bar:
+    """A progress bar that nobody sees."""
+
+    def update(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("kinds", "is_gone"),
+    [
+        ([ANSWERED, NO_SERVER, NO_SERVER, NO_SERVER], True),
+        ([NO_SERVER, NO_SERVER, NO_SERVER, REJECTED], False),
+        ([NO_SERVER, ANSWERED, NO_SERVER, NO_SERVER], False),
+        ([NO_SERVER, NO_SERVER], False),
+    ],
+)
+def test_the_server_has_gone_when_the_last_three_found_none(monkeypatch, kinds, is_gone):
+    """In the order in which they ended, which is not that in which they were sent."""
+
+    async def send(client, target, number, outcome, clock):
+        await asyncio.sleep(0.001 * number)
+        outcome.kind = kinds[number]
+
+    async def open_loop(requests, one, outcomes, clock, stop):
+        outcomes += [Outcome(0.0) for _ in kinds]
+        await asyncio.gather(*(one(n, outcomes[n]) for n in reversed(range(len(kinds)))))
+
+    monkeypatch.setattr(load, "send", send)
+    monkeypatch.setattr(load, "open_loop", open_loop)
+    made = Round(1.0)
+    went = load._one_round(None, Target("http://x"), [], made, Bar())
+    if is_gone:
+        with pytest.raises(LoadError, match="has gone, after 1 answers"):
+            asyncio.run(went)
+    else:
+        asyncio.run(went)
+    assert made.whole is not is_gone

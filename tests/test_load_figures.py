@@ -8,13 +8,11 @@ import pytest
 from course.load_figures import (
     ANSWERED,
     FIGURES,
-    NO_SERVER,
     REJECTED,
     Outcome,
     distrust,
     errors_by_kind,
     figures,
-    gone,
     percentile,
     throughput,
 )
@@ -90,20 +88,6 @@ def test_errors_by_kind():
         "a": 2,
         "status 500": 1,
     }
-
-
-def ended(*kinds: str) -> list[Outcome]:
-    """Outcomes that ended in this order, which is not that in which they were sent."""
-    made = [Outcome(n, n, 100.0 + n, kind=kind) for n, kind in enumerate(kinds)]
-    return sorted(made, key=lambda o: o.kind)
-
-
-def test_the_server_has_gone_when_the_last_three_found_none():
-    assert gone(ended(ANSWERED, NO_SERVER, NO_SERVER, NO_SERVER))
-    assert not gone(ended(NO_SERVER, NO_SERVER, NO_SERVER, REJECTED))
-    assert not gone(ended(NO_SERVER, ANSWERED, NO_SERVER, NO_SERVER))
-    assert not gone(ended(NO_SERVER, NO_SERVER))
-    assert not gone([])
 
 
 def late(seconds: float) -> list[Outcome]:

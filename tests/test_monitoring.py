@@ -69,9 +69,10 @@ def test_one_request_is_in_every_place(tmp_path):
 def test_errors_are_logged_by_class(tmp_path):
     service = Service(tmp_path)
     service.one_request(reason="error", error="FloatingPointError")
-    service.monitoring.watch(Stepped(1.0, 0.1, 0, 0, 0, 10, ("KeyError", "KeyError")))
+    service.monitoring.error(fail("x"))
     told = [(line["id"], line["error"]) for line in lines_of(tmp_path, "errors")]
-    assert told == [("a", "FloatingPointError"), (None, "KeyError"), (None, "KeyError")]
+    assert told == [("a", "FloatingPointError"), (None, "UnicodeDecodeError")]
+    assert lines_of(tmp_path, "errors")[1]["frames"][-1].endswith(" fail")
 
 
 def fail(text: str) -> BaseException:

@@ -9,8 +9,9 @@ import sys
 import httpx
 import pytest
 
-from course import serve
+from course import serve, serve_http
 from course.paths import ROOT
+from solutions.settings import Settings
 from tests.server_kit import COMPLETIONS, GUARD, nobody_is_left, read_all, serving, until
 
 BODY = {"prompt": "Hello", "max_tokens": 20, "temperature": 0}
@@ -114,6 +115,39 @@ def test_a_drain_while_it_warms_up():
     fresh = type(service)(service.batcher, service.text, service.settings, "tiny")
     assert asyncio.run(go(fresh)) is True
     assert fresh.health()[1]["status"] == "stopped"
+
+
+def test_a_signal_before_it_is_ready():
+    """Before there is a loop it is a Ctrl-C; while it warms up, it is never said to be ready."""
+    said: list[str] = []
+    with serving() as running:
+        pass
+    server = serve_http.make(None, running.service, Settings(), lambda: said.append("ready"))
+    with pytest.raises(KeyboardInterrupt):
+        server.handle_exit(signal.SIGTERM, None)
+
+    async def warm_up():
+        server.service = Warming(server)
+        server.loop = asyncio.get_running_loop()
+        await server._start()
+
+    asyncio.run(warm_up())
+    assert (said, server.should_exit) == ([], True)
+
+
+class Warming:
+    """A service to which a signal comes while it starts."""
+
+    def __init__(self, server):
+        self.server = server
+
+    async def start(self) -> None:
+        self.server.handle_exit(signal.SIGTERM, None)
+        while not self.server.should_exit:
+            await asyncio.sleep(0)
+
+    async def drain(self) -> None:
+        pass
 
 
 @pytest.mark.parametrize(

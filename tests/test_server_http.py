@@ -206,8 +206,12 @@ def test_a_key_is_asked_for_where_it_matters():
             found = running.post(CHAT, HELLO, headers=header)
             assert [found.status_code, found.json()["error"]["code"]] == [401, "invalid_api_key"]
             assert found.headers["www-authenticate"] == "Bearer"
-        key = {"authorization": b"Bearer s3cret \xc3\xa9"}
-        assert running.post(CHAT, HELLO, headers=key).status_code == 200
+        for scheme in (b"Bearer", b"bearer", b"BEARER"):  # RFC 9110, 11.1
+            key = {"authorization": scheme + b" s3cret \xc3\xa9"}
+            assert running.post(CHAT, HELLO, headers=key).status_code == 200
+        for wrong in (b"Basic s3cret \xc3\xa9", b"Bearers3cret \xc3\xa9", b"Bearer"):
+            found = running.post(CHAT, HELLO, headers={"authorization": wrong})
+            assert found.status_code == 401
         assert running.get("/v1/models").status_code == 401
         assert running.get("/health").status_code == 200
         assert running.get("/metrics").status_code == 200
@@ -315,4 +319,6 @@ def test_a_fault_of_the_model_is_500_and_the_next_request_works(running):
     last = json.loads(text.strip().split("\n\n")[-1].removeprefix("data: "))
     assert last["error"]["code"] == "engine_error"
     assert running.post(CHAT, HELLO).status_code == 200
+    assert [type(error) for error in running.errors] == [ArithmeticError] * 2
+    assert running.errors[0].__traceback__ is not None  # it says where
     assert running.get("/health").status_code == 200

@@ -1,11 +1,14 @@
 """The server under pressure: it says no at once, keeps time, and tells the truth about itself."""
 
 import json
+import re
 import threading
 
 import pytest
 
 from solutions.events import Arrived, Finished, Rejected, Stepped
+from solutions.request import Request
+from solutions.sampling_params import SamplingParams
 from solutions.service import LARGE
 from tests.server_kit import CHAT, COMPLETIONS, GUARD, nobody_is_left, read_all, serving, until
 
@@ -105,7 +108,7 @@ def test_an_engine_that_hangs_is_seen_and_nobody_waits_for_ever(monkeypatch):
         until(lambda: nobody_is_left(running), "all is free")
 
 
-def test_an_engine_that_dies_is_dead_for_everybody():
+def test_an_engine_that_dies_is_dead_for_everybody(caplog):
     with serving(rows=1, max_waiting=5) as running:
         socks = running.fill(LONG, 1, 3)
         running.model.breaks = {running.model.calls: "SystemExit"}
@@ -122,6 +125,66 @@ def test_an_engine_that_dies_is_dead_for_everybody():
         ends = [(e.reason, e.error) for e in running.events if isinstance(e, Finished)]
         assert [reason for reason, _ in ends] == ["error"] * 4
         assert running.service.lifecycle.inside == 0
+        assert [type(error) for error in running.errors] == [SystemExit]
+    said = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
+    assert len(said) == 1
+    assert re.fullmatch(r"the engine has ended: SystemExit at \w+\.py:\d+ \w+", said[0])
+
+
+def test_what_ended_an_engine_is_told_though_nobody_was_inside(caplog):
+    """Its class and its place are told, not its words, which may be a user's."""
+
+    def broken(error):
+        raise OSError("the disk is full")
+
+    with serving() as running:
+        batcher, running.service._on_error = running.service.batcher, broken
+
+        def step():
+            batcher.waiting.remove(asked)
+            raise RuntimeError("the books are wrong: my secret")
+
+        batcher.step = step
+        asked = Request([1], SamplingParams(max_tokens=1))
+        batcher.submit(asked)
+        running.service.engine.cancel(Request([1], SamplingParams()))  # it wakes
+        until(lambda: not running.service.engine.is_alive, "it dies")
+        assert running.get("/health").json()["status"] == "dead"
+    assert re.search(r"the engine has ended: RuntimeError at \w+\.py:\d+ step", caplog.text)
+    assert "secret" not in caplog.text
+
+
+def test_a_job_is_not_over_before_its_last_answer_is():
+    """Between the end of a request and the answer lie the watchers: one may be slow."""
+    ends, kept, second, go_on = [], [], threading.Event(), threading.Event()
+
+    def slow(event):
+        if not isinstance(event, Finished):
+            return
+        ends.append(event.id)
+        if len(ends) == 1:  # the loop hears of the first when the second is finished as well
+            running.loop.call_soon_threadsafe(second.wait, GUARD)
+        elif len(ends) == 2:
+            second.set()
+            go_on.wait(GUARD)
+
+    with serving() as running:
+        keep = running.service.results.keep
+        running.service.announcer.watchers.append(slow)
+        running.service.results.keep = lambda *it: (kept.append(it[0]), keep(*it))
+        other = running.fill(LONG, 1)[0]
+        sock = running.send_raw(COMPLETIONS, BODY | {"n": 2})
+        until(lambda: len(running.service.batcher.waiting) == 2, "both wait, to end in one step")
+        running.model.release()
+        until(lambda: len(ends) == 2, "both are over")
+        job = ends[0].rsplit("-", 1)[0]
+        assert running.get(f"/v1/results/{job}").status_code == 202
+        go_on.set()
+        answer = json.loads(read_all(sock).split("\r\n\r\n", 1)[1])
+        assert [choice["finish_reason"] for choice in answer["choices"]] == ["length"] * 2
+        assert read_all(other).startswith("HTTP/1.1 200")
+        until(lambda: nobody_is_left(running), "all is free")
+        assert kept.count(job) == 1
 
 
 def test_a_large_body_is_read_and_tokenized_beside_the_event_loop():

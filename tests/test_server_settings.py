@@ -56,6 +56,8 @@ def test_values_take_the_type_of_their_setting():
         ({}, "host = 7", "host must be a text"),
         ({}, 'host = ""', "host must be an address"),
         ({}, 'api_key = "a\\nb"', "api_key must be printable"),
+        ({}, 'api_key = " a"', "api_key must be printable, without blanks"),
+        ({"LLM_MAX_WAITING": "8001"}, "", "max_waiting must be a whole number from 1 to 8000"),
         ({}, "cors_origins = [1]", "cors_origins must be texts"),
         ({}, "nothing = 1", "unknown setting 'nothing'"),
         ({}, "port = ", "is not TOML"),

@@ -45,8 +45,8 @@ def thread_dies_with_all(learner, rng):
 
 @case("7.3")
 def thread_dies_of_anything(learner, rng):
-    """What is no Exception (a SystemExit) is the end as well; the requests get a RuntimeError that names
-    it.
+    """What is no Exception (a SystemExit) is the end as well; the requests get a RuntimeError that
+    names it.
     """
     for kind in ("KeyboardInterrupt", "SystemExit"):
         names = names_of(rng, 3)

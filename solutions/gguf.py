@@ -220,5 +220,5 @@ def hf_tensors(file: GGUF) -> Iterator[tuple[str, np.ndarray]]:
     }
     for name in file.tensors:
         known, weight = hf_name(name), read_tensor(file, name)
-        part = name.split(".")[-2]
+        part = name.removesuffix(".weight").rpartition(".")[2]
         yield known, undo_rope_permutation(weight, heads[part]) if part in heads else weight

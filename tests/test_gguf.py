@@ -129,6 +129,24 @@ def test_names():
         hf_name("blk.0.ssm_in.weight")
 
 
+@pytest.mark.parametrize("name", ["blk.0.attn_q.weight", "blk.0.attn_q"])
+def test_rows_are_put_back_in_order_by_name(read, name):
+    weight = np.arange(8 * 3, dtype="<f4").reshape(8, 3)
+    pairs = [gguf_pair("llama.attention.head_count", U32, 2)]
+    file = read(gguf_file(pairs, [(name, (8, 3), 0, interleave(weight, 2).tobytes())]))
+    assert (
+        dict(hf_tensors(file))["model.layers.0.self_attn.q_proj.weight"].tolist() == weight.tolist()
+    )
+
+
+@pytest.mark.parametrize("name", ["x", "weight", ".weight"])
+def test_a_tensor_of_another_model_is_named(read, name):
+    pairs = [gguf_pair("llama.attention.head_count", U32, 2)]
+    file = read(gguf_file(pairs, [(name, (1,), 0, struct.pack("<f", 3.0))]))
+    with pytest.raises(ValueError, match=f"{name} is not a tensor of a Llama model"):
+        list(hf_tensors(file))
+
+
 def test_the_bundled_model_equals_transformers():
     """Every tensor, bit for bit: dequantized, renamed, and rows back in order."""
     ensure_model()

@@ -144,6 +144,7 @@ FULL = json.dumps({"error": {"type": "overloaded", "message": "full", "param": N
         (events("{}", '{"error": "text"}'), "error in the stream: unknown"),
         (events("nonsense"), "not an answer of this protocol"),
         (events("[1]"), "not an answer of this protocol"),
+        (events("[" * 100_000), "not an answer of this protocol"),
         (events('{"choices": 3}'), "not an answer of this protocol"),
         (response(b"data: x", length=1000), "the connection broke"),
         ([b"nonsense\r\n\r\n"], "the connection broke"),

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from solutions import sampler
 from solutions.sampler import SamplingState, log_probabilities, report, sample
 from solutions.sampling import TokenCounts, seen_tokens, sort_marked
 from solutions.sampling_params import SamplingParams
@@ -160,3 +161,18 @@ def test_extreme_penalties_stay_finite():
                 token = int(sample(table, [state]))
                 assert 0 <= token < 6
                 state.add(token)
+
+
+def test_nobody_is_penalized_twice(monkeypatch):
+    """Greedy rows and rows that draw, in one batch: each row's penalties are computed once."""
+    counted = []
+
+    def penalize(logits, rows, ids, *args):
+        counted.append(len(ids))
+        return right(logits, rows, ids, *args)
+
+    right = sampler.penalize
+    monkeypatch.setattr(sampler, "penalize", penalize)
+    wish = {"presence_penalty": 1.0}
+    sample(logits(4, 9), states(wish, wish | {"temperature": 0}, wish, {"temperature": 0}))
+    assert sum(counted) == 3 * 2  # two tokens have been there, in each of the three

@@ -1,6 +1,7 @@
 """8.8 read_benchmark, compare_figure, judge_upgrade."""
 
 import json
+import math
 
 from course.cases import Wrong, case, expect_equal
 from tests.grading.forward_pass.driving import drive, expect_failure
@@ -161,6 +162,25 @@ def figures_by_hand(learner, rng):
     expect_near(
         compared(learner, figure([1.0, 1.0]), figure([1.3, 1.3]))["change"], 0.3, "the change"
     )
+
+
+@case("8.8")
+def figures_at_the_edge(learner, rng):
+    """A table of Student's t says 2.920 for 2 degrees of freedom and a chance of 5 %, and 2.132 for
+    4: the verdict turns there.
+    """
+    size, a = rng.uniform(0.1, 10), 0.1
+    for scores, noise, edge in (
+        ([-a, a], a * math.sqrt(2), 2.920),  # s^2 = 4 a^2 / 2, times 1/2 + 1/2
+        ([-a, 0.0, a], a * math.sqrt(2 / 3), 2.132),  # s^2 = 4 a^2 / 4, times 1/3 + 1/3
+    ):
+        for t, verdict in ((1.07, "worse"), (0.93, "unclear"), (-0.93, "unclear"), (-1.07, "fine")):
+            d = t * edge * noise
+            before = figure([size * math.exp(x) for x in scores])
+            after = figure([size * math.exp(x + d) for x in scores])
+            found = compared(learner, before, after, tolerance=0.0)
+            what = f"the verdict at {t} times the t of the table, {2 * len(scores)} values"
+            expect_equal(found["verdict"], verdict, what)
 
 
 @case("8.8")

@@ -358,6 +358,20 @@ def spread_of_all_together(m):
 
 
 @part("8.8")
+def squares_of_as_many_values(m):
+    """The variance of each run, times its values instead of its degrees of freedom."""
+    import math
+
+    right = m._student
+
+    def student(scores, beyond):
+        freedom, t = right(scores, beyond)
+        return freedom, t * math.sqrt(freedom / sum(map(len, scores)))
+
+    m._student = student
+
+
+@part("8.8")
 def one_degree_more(m):
     """n - 1 degrees of freedom, as for one run."""
     right = m._student

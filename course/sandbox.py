@@ -7,7 +7,8 @@ How much of that holds depends on the system. `Sandbox.describe()` says it, and 
   processes and time; all of the worker's processes end with it.
 - "user" (Linux, root in a container that may make no namespaces): a user of its own, who can read
   what all users can and write to folders open to all; the network is open. The limits hold.
-- "plain" (Linux otherwise): the limits hold, and all processes end; files and network are open.
+- "plain" (Linux otherwise): limits for code that means no harm (it may end its own keeper, and
+  this judge); files and network are open.
 - "process" (macOS, Windows): a process of its own in an empty folder, and the limit of time.
 
 No sandbox is perfect. Where the code may be hostile, grade in a container or on a machine that
@@ -21,6 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 from course import sandbox_files, sandbox_linux
 from course.manifest import Chapter
@@ -37,7 +39,8 @@ PROMISES = {
     "namespaces": "own files, no network, own processes, limits of memory, time and processes",
     "user": "own user, limits of memory, time and processes; the network is open, and so is every "
     "file that any user may read",
-    "plain": "limits of memory, time and processes; files and network are open",
+    "plain": "limits of memory, time and processes, for code that means no harm; files and network "
+    "are open",
     "process": "a process of its own and a limit of time; files, network and memory are open",
 }
 
@@ -103,9 +106,9 @@ class Sandbox:
         for path in (self.scratch / ".build").iterdir():
             path.unlink()
 
-    def for_chapter(self, chapter: Chapter) -> "_Workers":
+    def for_chapter(self, chapter: Chapter) -> SimpleNamespace:
         """Something whose take() gives a worker that sees what this chapter's exercises may see."""
-        return _Workers(partial(self._start, chapter))
+        return SimpleNamespace(take=partial(self._start, chapter))
 
     def _start(self, chapter: Chapter | None) -> Remote:
         self._empty_files()
@@ -182,13 +185,6 @@ class Sandbox:
             remote.names()
         finally:
             remote.close()
-
-
-class _Workers:
-    """What the judge takes workers from."""
-
-    def __init__(self, take):
-        self.take = take
 
 
 def is_root() -> bool:

@@ -7,6 +7,7 @@ never run here.
 import ast
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -257,18 +258,26 @@ def _borrowed(cell: Cell, chapter: Chapter) -> str:
     return ""
 
 
-def _modules(node: ast.AST) -> list[str]:
-    """The modules that a piece of code may reach, by import, by attribute or by a string."""
+def _modules(node: ast.AST) -> Iterator[str]:
+    """The modules that a piece of code may reach, by import, by attribute or by a string.
+
+    One at a time: 50,000 names from a module whose own name is as long would take gigabytes.
+    """
     if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom) and node.module:
-        return [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        yield node.module
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         name = f"{node.value.id}.{node.attr}"
-        return [name] if not name.startswith("tests.") else []  # a list of a learner's may be tests
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return [node.value] if re.fullmatch(r"\w+(\.\w+)+", node.value) else []
-    return []
+        if not name.startswith("tests."):  # a list of a learner's may be tests
+            yield name
+    elif (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and re.fullmatch(r"\w+(\.\w+)+", node.value)
+    ):
+        yield node.value
 
 
 def _digest(text: str) -> str:

@@ -3,11 +3,14 @@
 import csv
 import io
 import re
+import subprocess
+import sys
 
 import pytest
 
 from course.grading import record, tables
 from course.manifest import find_chapter
+from course.paths import ROOT
 
 EXERCISES = list(find_chapter(4).exercises[:2])
 
@@ -103,6 +106,25 @@ PLAIN += ["12 of 13", "4f0e", "true.py", "Marie-7"]
 @pytest.mark.parametrize("value", PLAIN)
 def test_what_a_spreadsheet_leaves_alone_stays_as_it_is(value):
     assert tables._cell(value) == value
+
+
+HARD = [" " * 8000 + "1" + " " * 8000 + "x.zip", "1 " * 8000 + "x", "-" * 8000 + "1" * 8000 + "x"]
+HARD += [" " * 8000 + "May 5" + " " * 8000 + "x", "1" + "." * 8000 + "e" + "1" * 8000 + "x"]
+
+
+def test_no_text_keeps_an_expression_at_work_for_hours():
+    """With work by the cube of the blanks, the first of these takes weeks; ended, it is a failure
+    and not a hang."""
+    code = f"""from course.grading import tables
+for text in {HARD}:
+    assert not tables.CHANGED.fullmatch(text) and not tables.MONTHS.fullmatch(text)
+    tables._cell(text)"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)
+
+
+def test_a_cell_holds_no_more_than_a_spreadsheet_takes():
+    (row,) = rows(tables.wide_table([one("a", notes=["x" * 600] * 60)], EXERCISES))
+    assert row["notes"] == "; ".join(["x" * 600] * 60)[:8000]
 
 
 def test_what_cannot_be_seen_or_turns_the_direction_of_reading_is_gone():

@@ -3,15 +3,17 @@
 import ast
 import copy
 import inspect
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from course import desk, verdict
 from course.cases import Wrong, expect_tensor
-from course.judge import _spoken_of, judge
+from course.judge import Court, _spoken_of, judge
 from course.manifest import Chapter
 from course.progress import Progress
+from course.remote import NO_END, Remote
 from course.runner import _differ
 from course.submission import SubmissionError, find_submission, read_submission
 from tests.misconceptions import forward_pass as wrong
@@ -191,6 +193,28 @@ def test_an_exercise_that_rests_on_a_wrong_one_says_where_to_begin(submit, solve
     result = judged(submit(solved, ex4_1=cell), "4.6")
     assert result.status == "failed"
     assert "4.1" in result.failure.likely
+
+
+class OutOfTime(Remote):
+    """A worker whose time is over when exercise 4.1 is asked for itself."""
+
+    def answer(self, request: dict) -> dict:
+        if request["name"] == "rms_norm":
+            self._end(NO_END)
+        return super().answer(request)
+
+
+def test_for_want_of_time_no_exercise_below_is_called_wrong(submit, solved, tmp_path):
+    """It shares the time of the exercise that uses it; what is left may be too little for it."""
+    cell = source_of(solved, "4.6").replace(
+        "return self.linear(self.norm", "return 1.5 * self.linear(self.norm"
+    )
+    submission = submit(solved, ex4_6=cell)
+    court = Court(SimpleNamespace(take=OutOfTime), folder=tmp_path)
+    result = judge(submission, submission.chapter.exercise("4.6"), SEED, court)
+    assert result.status == "failed"
+    assert result.failure.likely == ""
+    assert court.right == {}  # nothing is known of 4.1 either when it is judged itself
 
 
 def test_a_refusal_by_a_right_exercise_points_to_the_call(submit, solved):

@@ -1,12 +1,14 @@
 """Files as editors, formatters and accidents leave them: read if possible, else named in words."""
 
+import ast
 import json
+import tracemalloc
 
 import pytest
 
 from course import notebooks
 from course.cells import marked, script_cells
-from course.submission import SubmissionError, build, problem_with, read_submission
+from course.submission import SubmissionError, _modules, build, problem_with, read_submission
 from tests.conftest import replace_cell
 
 BODY = "def rms_norm(x, weight, eps):\n    return x"
@@ -282,3 +284,15 @@ def test_two_spellings_of_one_mark_are_two_cells_for_one_exercise(untouched, sub
     notebook = json.loads(json.dumps(untouched))
     replace_cell(notebook, "4.4", f"# | Exercise 4.1\n{BODY}")
     assert "2 cells begin with" in problem_with(submit(notebook), "4.1")[1]
+
+
+def test_names_of_imports_are_not_held_all_at_once():
+    """A cell of 120 kB would be 1.2 GB of names, in the judge's own process."""
+    name, many = "a" * 60_000, ",".join("b" * 20_000)
+    (node,) = ast.parse(f"from {name} import {many}").body
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in _modules(node)) == 1 + 20_000
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()

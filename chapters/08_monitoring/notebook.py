@@ -60,11 +60,11 @@ def run(coroutine):
         return pool.submit(asyncio.run, coroutine).result()
 
 
-async def answers(questions, watch, chosen=model):
+async def answers(questions, watch, chosen=model, **more):
     """A real service answers all questions at once; watch is told what happens."""
     settings = Settings(max_running=4)
     batcher = Batcher(chosen, KVCache(config, 4, 512), config.eos_token_ids, Limits())
-    service = Service(batcher, text, settings, "smollm2", [watch])
+    service = Service(batcher, text, settings, "smollm2", [watch], **more)
     await service.start()
     bodies = [json.dumps({"messages": [{"role": "user", "content": q}], "max_tokens": 16,
                           "temperature": 0}).encode() for q in questions]  # fmt: skip
@@ -433,7 +433,7 @@ def watch(event):
     logs.watch(event)
 
 
-run(answers(questions, watch, Fails()))
+run(answers(questions, watch, Fails(), on_error=logs.error))
 try:
     int(SECRET)
 except ValueError as error:

@@ -23,7 +23,7 @@ import torch
 
 from course import likely, sandbox_linux
 from course.grading.exercise import Rules, blank, blank_hidden, grade_exercise
-from course.grading.files import read_files
+from course.grading.files import few, read_files
 from course.grading.hidden import Hidden
 from course.grading.recognise import Handed, answers_fingerprint, recognise
 from course.judge import Court
@@ -140,7 +140,7 @@ def grade(task: dict, key: str, rules: Rules, sandbox: Sandbox, say: Say) -> Non
         {
             "done": task["id"],
             "files": [source.name for source in sources],
-            "notes": [*notes, *handed.notes, *handed.problems.values()],
+            "notes": [*notes, *few(handed.notes), *handed.problems.values()],
             "fingerprints": {number: print_ for number, print_ in prints.items() if print_},
         }
     )

@@ -87,7 +87,8 @@ def _grade_hidden(
         return found
     seed = rules.hidden.seed(exercise.id, submission_id)
     try:
-        remote = load(submission, build(submission, court.folder), exercise, court.workers)
+        built = build(submission, court.folder)
+        remote = load(submission, built, exercise, court.workers, court.harmful)
     except (Unusable, Gone) as problem:
         return found | {"status": "failed", "failed": [str(problem)], "cases": len(cases)}
     try:

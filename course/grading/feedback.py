@@ -27,7 +27,7 @@ def markdown(record: dict) -> str:
     lines += [f"| {_inline(row[0])} | {_inline(row[1])} | {row[2]} |" for row in _rows(record)]
     for exercise in record["exercises"]:
         lines += ["", f"## {exercise['exercise']} {_inline(exercise['title'])}", ""]
-        lines += block(_public(exercise))
+        lines += block(text(exercise))
         lines += ["", *map(_inline, _hidden(exercise))]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -56,7 +56,11 @@ def page(record: dict) -> str:
 
 def text(exercise: dict) -> str:
     """The words on one exercise, without those on its hidden cases."""
-    return _public(exercise)
+    if "feedback" in exercise:
+        return exercise["feedback"]
+    if exercise["status"] == "grader error":
+        return "The grader failed on this exercise. It is not your fault; your instructor knows."
+    return f"{WORDS.get(exercise['status'], exercise['status'])}: {exercise['reason']}"
 
 
 def hidden_text(exercise: dict) -> str:
@@ -67,7 +71,7 @@ def hidden_text(exercise: dict) -> str:
 def _section(exercise: dict) -> str:
     title = _html(f"{exercise['exercise']} {exercise['title']}")
     hidden = "".join(f"<p>{_html(line)}</p>\n" for line in _hidden(exercise))
-    return f"<h2>{title}</h2>\n<pre>{_html(_public(exercise))}</pre>\n{hidden}"
+    return f"<h2>{title}</h2>\n<pre>{_html(text(exercise))}</pre>\n{hidden}"
 
 
 def _notes(record: dict) -> list[str]:
@@ -97,14 +101,6 @@ def _rows(record: dict) -> list[tuple[str, str, str]]:
             points = f"{hidden['points']} of {hidden['max_points']}"
             rows.append((f"{e['exercise']} hidden checks", hidden["status"], points))
     return rows
-
-
-def _public(exercise: dict) -> str:
-    if "feedback" in exercise:
-        return exercise["feedback"]
-    if exercise["status"] == "grader error":
-        return "The grader failed on this exercise. It is not your fault; your instructor knows."
-    return f"{WORDS.get(exercise['status'], exercise['status'])}: {exercise['reason']}"
 
 
 def _hidden(exercise: dict) -> list[str]:

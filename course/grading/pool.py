@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -145,7 +145,7 @@ class Pool:
                 for slot in range(min(self._jobs, max(waiting.qsize(), 1)))
             ]
             try:
-                for one in work:
+                for one in as_completed(work):
                     one.result()
             except BaseException:
                 self._stopped.set()
@@ -183,8 +183,10 @@ class Pool:
             try:
                 said = judge.hear()
             except GraderError as problem:
+                if self._stopped.is_set():
+                    break  # it was killed for that: nobody needs another
                 deaths += 1
-                if self._stopped.is_set() or deaths > MOST_DEATHS or not at:
+                if deaths > MOST_DEATHS or not at:
                     return self._start(slot), _given_up(task, exercises, problem)
                 task.skip[at] = str(problem)
                 judge, at = self._start(slot), ""

@@ -12,7 +12,7 @@ from course.grading.files import Source
 from course.manifest import Chapter
 from course.submission import Submission, submission_of
 
-MOST_NAMED = 5  # files without a mark
+MOST_NAMED = 5  # files of a kind
 
 
 @dataclass
@@ -71,8 +71,12 @@ def _say_unmarked(names: list[str]) -> list[str]:
     what = "no cell that begins with `#| exercise N.M`"
     if len(names) < 2:
         return [f"{name} has {what}: not judged" for name in names]
-    shown = [*names[:MOST_NAMED], *["…"] * (len(names) > MOST_NAMED)]
-    return [f"{len(names)} files have {what}: not judged are {', '.join(shown)}"]
+    return [f"{len(names)} files have {what}: not judged are {', '.join(_first(names))}"]
+
+
+def _first(names: list[str]) -> list[str]:
+    """The first names, and a sign that there are more."""
+    return [*names[:MOST_NAMED], *["…"] * (len(names) > MOST_NAMED)]
 
 
 def _by_chapter(source: Source, notes: list[str], unmarked: list[str]) -> list[Submission]:
@@ -137,8 +141,9 @@ def _different(submissions: list[Submission]) -> list[Submission]:
 
 
 def _ambiguous(chapter: Chapter, candidates: list[Submission]) -> str:
-    names = " and ".join(sorted(str(candidate.path) for candidate in candidates))
-    return f"{names} both answer chapter {chapter.number}: hand in the one that counts"
+    names = " and ".join(_first(sorted(str(candidate.path) for candidate in candidates)))
+    both = "both" if len(candidates) == 2 else "all"
+    return f"{names} {both} answer chapter {chapter.number}: hand in the one that counts"
 
 
 def _plain(source: str) -> str:

@@ -10,11 +10,12 @@ from course.manifest import Exercise
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 # What a spreadsheet would store as something else: 007, 1-2, 3.12., 1e5, 12/6/2026, 10:30, TRUE.
-CHANGED = re.compile(r"(?i)\s*(?:[\d.,:/'\s-]*\d[.,:/'\s-]*(?:e-?\d+|[ap]m|%)?|true|false)\s*")
+CHANGED = re.compile(r"(?i)(?:[\d.,:/'\s-]*\d[.,:/'\s-]*(?:e-?\d+|[ap]m|%)?|true|false)")
 MONTHS = re.compile(
     r"(?i)(?=.*\d)[\d./\s-]*(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|"
     r"aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)[\d.,/\s-]*"
 )
+LONGEST = 8000  # characters of a cell; a spreadsheet loses what is beyond 32,767
 NOT_HANDED_IN = "not handed in"
 GRADER_ERROR = "grader error"  # in place of points: these are none
 LONG = (
@@ -105,7 +106,8 @@ def _cell(value) -> str | int:
     apostrophe in front."""
     if not isinstance(value, str):
         return value
-    text = "".join(c if c.isprintable() else " " for c in value)
+    text = "".join(c if c.isprintable() else " " for c in value[:LONGEST])
     runs = value.startswith(FORMULA) or text.lstrip().startswith(FORMULA)
-    changed = CHANGED.fullmatch(text) or MONTHS.fullmatch(text)
+    bare = text.strip()  # a `\s*` at either end would have to share the blanks with CHANGED's own
+    changed = CHANGED.fullmatch(bare) or MONTHS.fullmatch(bare)
     return f"'{text}" if runs or changed else text

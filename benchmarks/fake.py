@@ -1,7 +1,7 @@
 """A model that costs nothing, so that what remains of a step is the batcher's own work.
 
-It has no weights and its cache holds one number a token. Ids go from 0 to 15; after the id t comes
-t + 1, and after 15 comes 1.
+It has no weights and its cache holds four numbers a token. Ids go from 0 to 15; after the id t
+comes t + 1, and after 15 comes 1.
 """
 
 import torch

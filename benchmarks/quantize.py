@@ -5,6 +5,7 @@ python -m course bench quantize
 
 import contextlib
 import json
+import math
 import sys
 import tempfile
 import time
@@ -106,17 +107,10 @@ def _save(weights: dict) -> dict[str, int]:
 
     with tempfile.TemporaryDirectory() as folder:
         save_quantized(Path(folder) / "a.safetensors", weights)
-    sizes = {name: 4 * _count(weight.shape) for name, weight in weights.items()}
+    sizes = {name: 4 * math.prod(weight.shape) for name, weight in weights.items()}
     layer = sum(size for name, size in sizes.items() if ".layers.0." in name)
     result = sum(weight.nbytes for weight in weights.values())
     return {"result": result, "read": sum(sizes.values()), "layer": layer}
-
-
-def _count(shape) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 def _ours(folder: Path) -> dict:

@@ -30,7 +30,10 @@ def main() -> None:
     names = [str(running) for running in RUNNING]
     found = kit.in_turns(names, lambda name: kit.child(__file__, "--child", name), ROUNDS)
     kit.say_machine()
-    print(f"{ROUNDS} rounds of {STEPS} steps each; one thread; CPU ms of the mean step\n")
+    print(
+        f"{ROUNDS} rounds of {STEPS} steps each; one thread; CPU ms of the mean step, "
+        "in the quickest round\n"
+    )
     tables = {kind: _table(found, kind) for kind in ("steady", "churn")}
     _say("steady: everybody decodes, nobody leaves", tables["steady"])
     _say(f"churn: one in {ANSWER} leaves in every step, and another is let in", tables["churn"])

@@ -63,5 +63,7 @@ def _quantized_folder(text: str) -> Path:
 def at_least_one(text: str) -> int:
     """A whole number from 1, of at most nine digits."""
     if not re.fullmatch(r"0*[1-9][0-9]{0,8}", text, re.ASCII):
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1, not {text[:20]!r}")
+        raise argparse.ArgumentTypeError(
+            f"must be a whole number from 1 to {10**9 - 1}, in digits, not {text[:20]!r}"
+        )
     return int(text)

@@ -1,6 +1,6 @@
 """The only place that puts the layers together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -74,6 +74,17 @@ class Engine:
         return self.layers["kv_cache"].KVCache(
             self.config, rows, max_length, embedding.dtype, embedding.device
         )
+
+    def chat_ids(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """The ids of a conversation. ValueError when the model's tokenizer has no tokens for it."""
+        try:
+            return self.layers["chat"].chat_ids(messages, self.text.encode, self.text.special)
+        except KeyError as missing:
+            raise ValueError(f"messages need a model whose tokenizer has {missing}") from None
+
+    def stream(self, continues: bool = False) -> detokenizer.Detokenizer:
+        """Makes text of an answer's ids; continues: see Text.stream."""
+        return self.text.stream(kind=self.layers["detokenizer"].Detokenizer, continues=continues)
 
 
 def assemble(folder: Path, layers: Mapping[str, ModuleType] = REFERENCE) -> Engine:

@@ -16,34 +16,67 @@ APART: dict = (  # of Popen: Ctrl-C is for us, who end the server then
     if sys.platform == "win32"
     else {"start_new_session": True}
 )
+WARMING = ", warming up"  # it says so when the model is loaded, after its address
 START = 180.0  # seconds to load and warm up, at most
 STOP = 40.0  # seconds to drain, at most
 
 
+LAST = 20  # lines of a server that are repeated
+
+
 class NotReady(RuntimeError):
-    """The server did not come up; the message has the last that it said."""
+    """The server did not come up; the message has the last lines that it said.
+
+    Args:
+        why: what happened, without its words.
+        said: all that it said on stderr.
+        code: its exit code; None when it has not ended.
+    """
+
+    def __init__(self, why: str, said: str, code: int | None = None):
+        self.why, self.said, self.code = why, said, code
+        lines = said.rstrip().split("\n")[-LAST:]
+        super().__init__("\n".join([f"{why}:", *lines]) if said.strip() else why)
 
 
-def address_when_ready(process: subprocess.Popen, said: Path, seconds: float = START) -> str:
+def address_when_ready(
+    process: subprocess.Popen,
+    said: Path,
+    seconds: float = START,
+    waiting: Callable[[float, str], object] = lambda *_: None,
+) -> str:
     """Where `course serve` listens, as soon as it says that it can serve.
 
     Args:
         process: of the server.
         said: the file that its stderr goes to.
+        waiting: called again and again, with the seconds so far and all that it said.
 
     Errors: NotReady when it ends before, or is not ready within so many seconds.
     """
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    began, text = time.monotonic(), ""
+    while (taken := time.monotonic() - began) < seconds:
+        code = process.poll()  # before its words: after its end there are no more
         text = said.read_text(encoding="utf-8", errors="replace")
-        if process.poll() is not None:
-            raise NotReady(f"the server ended before it was ready:\n{text[-2000:]}")
-        if ", warming up" in text:
-            url = text.split(", warming up")[0].split(" at ")[-1]
+        if code is not None:
+            raise NotReady(f"the server ended before it was ready, {_ended(code)}", text, code)
+        if WARMING in text:
+            url = text.split(WARMING)[0].split(" at ")[-1]
             if _is_ready(url):
                 return url
+        waiting(taken, text)
         time.sleep(0.1)
-    raise NotReady(f"the server is not ready after {seconds:g} s:\n{text[-2000:]}")
+    raise NotReady(f"the server is not ready after {seconds:g} s", text)
+
+
+def _ended(code: int) -> str:
+    """An exit code in words."""
+    if code >= 0:
+        return f"with exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"
 
 
 def follow_stdin(on_line: Callable[[], object] = lambda: None) -> None:

@@ -28,8 +28,10 @@ from course.arguments import add_model, at_least_one, model_folder
 from course.assemble import Engine
 from course.batch_files import (
     alone,
+    check_output,
     file_argument,
     how_to_go_on,
+    input_argument,
     open_input,
     open_output,
     output_path,
@@ -37,6 +39,7 @@ from course.batch_files import (
 from course.batch_lines import Job, encode_result, jobs, keep_finished, read_results, survey
 from course.generate import load_engine
 from course.model import ModelError
+from course.words import counted
 
 RUNNING = 16  # requests at once, unless --max-running says otherwise
 WAITING = 256  # that are tokenized and wait; the rest of the file stays on disk
@@ -65,8 +68,8 @@ class Tally:
     def __str__(self) -> str:
         seconds = time.perf_counter() - self.began
         return (
-            f"[{self.finished} requests, {self.prompt} prompt tokens, {self.answer} new, "
-            f"{seconds:.1f} s: {self.answer / seconds:.1f} new tokens/s]"
+            f"[{counted(self.finished, 'request')}, {counted(self.prompt, 'prompt token')}, "
+            f"{self.answer} new, {seconds:.1f} s: {self.answer / seconds:.1f} new tokens/s]"
         )
 
 
@@ -75,6 +78,7 @@ def main(argv: list[str]) -> int:
     args = _parser().parse_args(argv)
     out = output_path(args.file, args.out)
     try:
+        check_output(out)
         with open_input(args.file, out) as source, alone(out):
             folder = model_folder(args)
             engine = load_engine(folder)
@@ -86,7 +90,7 @@ def main(argv: list[str]) -> int:
         print(f"\nbatch: stopped. {how_to_go_on(args.file, out)}", file=sys.stderr)
         return 130
     if tally.errors:
-        said = f"batch: {tally.errors} of {tally.finished} requests ended in error."
+        said = f"batch: {tally.errors} of {counted(tally.finished, 'request')} ended in error."
         print(said, how_to_go_on(args.file, out), file=sys.stderr)
     return 1 if tally.errors else 0
 
@@ -111,7 +115,9 @@ def run(
         keep_finished(out)
     todo, tally = len(found.todo), Tally()
     if found.total > todo:
-        print(f"{found.total - todo} of {found.total} have their result", file=sys.stderr)
+        done = found.total - todo
+        have = "has its" if done == 1 else "have their"
+        print(f"{done} of {found.total} {have} result", file=sys.stderr)
     if todo:
         batcher = _batcher(engine, found.longest, max_running)
         results = serve(engine, batcher, jobs(source, name, found.todo))
@@ -160,7 +166,7 @@ def _request(engine: Engine, job: Job, on_result: Callable[[dict], None] | None 
     if on_result is None:
         made.fit(engine.config.max_position_embeddings, engine.config.vocab_size)
         return made
-    stream = engine.text.stream(kind=engine.layers["detokenizer"].Detokenizer)
+    stream = engine.stream(continues=isinstance(job.prompt, str))
     matcher = engine.layers["stopping"].StopMatcher(job.params.stop)
     pieces: list[str] = []
 
@@ -181,10 +187,7 @@ def _encode(engine: Engine, prompt: str | list[dict[str, str]]) -> list[int]:
     """Ids of a text, or of a conversation."""
     if isinstance(prompt, str):
         return engine.text.encode(prompt)
-    try:
-        return engine.layers["chat"].chat_ids(prompt, engine.text.encode, engine.text.special)
-    except KeyError as missing:
-        raise ValueError(f"messages need a model whose tokenizer has {missing}") from None
+    return engine.chat_ids(prompt)
 
 
 def _result(job: Job, request, text: str, stopped: bool) -> dict:
@@ -219,9 +222,8 @@ def _batcher(engine: Engine, longest: int, max_running: int):
     row = engine.new_cache(1, 1).nbytes * longest
     rows = min(max_running, max(1, int(MEMORY_SHARE * psutil.virtual_memory().available / row)))
     if rows < max_running:
-        count = f"{rows} request{'s' * (rows > 1)}"
-        said = f"{count} at once: the memory has no room for more of {longest} tokens"
-        print(said, file=sys.stderr)
+        said = f"{counted(rows, 'request')} at once: the memory has no room for more of "
+        print(said + counted(longest, "token"), file=sys.stderr)
     layer = engine.layers["batcher"]
     limits = layer.Limits(
         max_waiting=WAITING, step_tokens=max(STEP_TOKENS, rows), patience=math.inf
@@ -238,7 +240,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "file",
-        type=file_argument,
+        type=input_argument,
         metavar="FILE.jsonl",
         help='lines like {"id": "a", "prompt": "Hi", "max_tokens": 20}; - for standard input',
     )

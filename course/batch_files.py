@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+from course import place
 from course.lock import exclusive
 
 STANDARD = "-"  # the name of standard input or output
@@ -25,6 +26,15 @@ def file_argument(text: str) -> str:
     except RuntimeError as problem:
         raise argparse.ArgumentTypeError(f"{text!r} names no file: {problem}") from None
     raise argparse.ArgumentTypeError("the name of the file is empty")
+
+
+def input_argument(text: str) -> str:
+    """The same of the requests, which make leaves empty where nobody gave FILE."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError(
+            "the name of the file is empty: write its path (make batch FILE=in.jsonl)"
+        )
+    return file_argument(text)
 
 
 def output_path(file: str, out: str | None) -> Path | None:
@@ -51,6 +61,20 @@ def open_input(file: str, out: Path | None) -> Iterator[IO[bytes]]:
     with tempfile.TemporaryFile() as copy:
         shutil.copyfileobj(sys.stdin.buffer, copy)
         yield copy
+
+
+def check_output(out: Path | None) -> None:
+    """Say before the work that results cannot be written. Errors: ValueError."""
+    if out is None:
+        return
+    if not os.path.exists(out) or out.is_dir():
+        place.check(out)
+        return
+    try:
+        out.open("ab").close()
+    except OSError as problem:
+        reason = problem.strerror or problem
+        raise ValueError(f"{out} cannot be written ({reason}): name another --out") from None
 
 
 @contextlib.contextmanager
@@ -83,7 +107,7 @@ def alone(out: Path | None) -> Iterator[None]:
         return
     name = hashlib.sha256(os.fsencode(out.resolve())).hexdigest()[:16]  # any name, UTF-8 or not
     lock = Path(tempfile.gettempdir()) / f"course-batch-{name}.lock"
-    with exclusive(lock, f"Another run writes {out}; waiting for it."):
+    with exclusive(lock, f"Another run writes {out}; waiting for it.", keep=False):
         yield
 
 

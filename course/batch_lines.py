@@ -13,13 +13,17 @@ from typing import IO
 
 from tqdm import tqdm
 
+from course import place
+from course.words import counted
 from solutions.chat import ROLES
+from solutions.config import each_once
 from solutions.sampling_params import SamplingParams
 
 SAMPLING = tuple(field.name for field in fields(SamplingParams))
 FIELDS = ("id", "prompt", "messages", "priority", *SAMPLING)
 SHOWN = 20  # wrong lines that are named; of more, only their number
 BEGIN = b'{"id": '  # of each result
+KINDS = {"id": str | int | None, "line": int, "sha256": str, "model": str}  # of its fields
 
 Key = tuple[str, int | str]  # ("id", id) or ("line", number)
 
@@ -31,7 +35,7 @@ class WrongLines(ValueError):
         shown = [f"  line {number}: {problem}" for number, problem in problems[:SHOWN]]
         if len(problems) > SHOWN:
             shown.append(f"  and {len(problems) - SHOWN} more")
-        count = "1 line" if len(problems) == 1 else f"{len(problems)} lines"
+        count = counted(len(problems), "line")
         super().__init__("\n".join([f"{name}: {count} cannot be run; nothing was run.", *shown]))
 
 
@@ -86,7 +90,7 @@ def parse(line: int, text: bytes) -> Job:
 def _object(text: bytes) -> dict:
     """The JSON object in a line of UTF-8."""
     try:
-        found = json.loads(text.decode("utf-8-sig"))
+        found = json.loads(text.decode("utf-8-sig"), object_pairs_hook=each_once)
     except (ValueError, RecursionError) as problem:
         raise ValueError(f"not JSON in UTF-8 ({problem})") from None
     if not isinstance(found, dict):
@@ -276,9 +280,9 @@ def read_results(path: Path, model: str) -> tuple[dict[Key, str], bool]:
 def _result(path: Path, number: int, text: bytes) -> dict:
     try:
         found = json.loads(text)
-        if text.startswith(BEGIN) and {"id", "line", "sha256", "model"} <= found.keys():
+        if text.startswith(BEGIN) and all(isinstance(found[k], t) for k, t in KINDS.items()):
             return found
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, KeyError):
         pass
     raise ValueError(_not_ours(path, number))
 
@@ -288,10 +292,13 @@ def _not_ours(path: Path, number: int) -> str:
 
 
 def keep_finished(path: Path) -> None:
-    """Drop a half-written last line and all errors from a file of results: they are run again."""
-    partial = path.with_name(path.name + ".partial")
-    with path.open("rb") as old, partial.open("wb") as new:
-        for text in old:
-            if text.endswith(b"\n") and "error" not in json.loads(text):
-                new.write(text)
-    partial.replace(path)
+    """Drop a half-written last line and all errors from a file of results: they are run again.
+
+    Errors: ValueError when the file cannot be written.
+    """
+    with place.written(path) as partial:
+        with path.open("rb") as old, partial.open("wb") as new:
+            for text in old:
+                if text.endswith(b"\n") and "error" not in json.loads(text):
+                    new.write(text)
+        partial.replace(path)

@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import os
+import re
 import sys
 import tempfile
 import time
@@ -91,9 +92,10 @@ def _failed_checks(sheet) -> list[str]:
     """What the cells that call check printed, where it was not a pass."""
     texts = []
     for cell in sheet.cells:
-        if cell.cell_type == "code" and cell.source.startswith("check("):
+        checks = len(re.findall(r"^check\(", cell.source, re.MULTILINE))
+        if cell.cell_type == "code" and checks:
             text = "".join(output.get("text", "") for output in cell.outputs)
-            if ": passed, " not in text:
+            if text.count(": passed, ") != checks:
                 texts.append(f"{cell.source}\n{text}")
     return texts
 

@@ -8,22 +8,26 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import httpx
 from tqdm import tqdm
 
-from course import background
+from course import background, capstone_words
 from course.capstone_checks import ROWS, WAITING, Check
 from course.capstone_target import Failed, Target, stop
 from course.paths import MODELS, ROOT, WORK
 
 SETTLE = 30.0  # seconds that a check which passed may leave requests under way
 SETTLE_FAILED = 5.0  # and one that failed: a new server takes not much longer
+LOGGED = 2.0  # and until an error that was answered is logged
 MOST_NEW = 3  # servers for one run: with a layer that always leaves something there is no end
 BROKEN = (ValueError, KeyError, IndexError, TypeError)  # of an answer in another shape
+ANSWER = 1.0  # and this long before, it is asked where it stands
+FIRST_WORDS, NEXT_WORDS = 5.0, 30.0  # seconds after which a start that takes long is told
 Start = Callable[[], AbstractContextManager[Target]]
 Tell = Callable[[Check, str | None], None]
 
@@ -46,7 +50,10 @@ def run(start: Start, checks: Sequence[Check], tell: Tell) -> None:
                 target.process.kill()
                 stack.close()
                 target, new, left = stack.enter_context(start()), new + 1, ""
+            logged = len(_errors(target))
             problem = outcome(check, target)
+            if problem and (where := _raised(target, logged, problem)):
+                problem += f" (raised in {where})"
             tell(check, f"{problem} ({left})" if problem and left else problem)
             before = (check, problem)
 
@@ -81,24 +88,80 @@ def _left(target: Target, check: Check, problem: str | None) -> str:
     return ""
 
 
+def _errors(target: Target) -> list[str]:
+    """The lines of the server's error log."""
+    files = sorted(target.logs.glob("errors*.jsonl"))
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in files]
+    return [line for text in texts for line in text.splitlines()]
+
+
+def _raised(target: Target, logged: int, problem: str) -> str:
+    """Where in a learner's module something was raised since so many errors were logged; empty when
+    that is not known. An answer of 500 may come a moment before its line.
+    """
+    end = time.monotonic() + (LOGGED if "500" in problem else 0)
+    while True:
+        found = innermost_frame(_errors(target)[logged:])
+        if found or time.monotonic() >= end:
+            return found
+        time.sleep(0.05)
+
+
+def innermost_frame(lines: Sequence[str]) -> str:
+    """The innermost frame in a learner's module, of the first error that has one."""
+    for line in lines:
+        for one in line.split('"error"'):  # an error, then what led to it
+            if found := list(capstone_words.FRAME.finditer(one)):
+                return found[-1][0]
+    return ""
+
+
 @contextmanager
 def server(references: Sequence[str], *more: str) -> Iterator[Target]:
     """`serve --mine` on a free port, ready; ended with the block, whatever happens in it.
 
-    Errors: NotReady with the last it said when it does not become ready.
+    Errors: NotReady with what it said when it does not become ready.
     """
     with tempfile.TemporaryDirectory() as folder:
         logs, said = Path(folder) / "logs", Path(folder) / "stderr"
         with said.open("wb") as stderr:
             process = _start(references, more, Path(folder), logs, stderr)
         try:
-            yield Target(background.address_when_ready(process, said), process, logs)
+            url = background.address_when_ready(process, said, waiting=_Waiting(process))
+            yield Target(url, process, logs)
         except BaseException:
             process.kill()  # nobody wants to wait for what still runs
             raise
         finally:
             background.end(process, lambda: stop(process))
             process.stdin.close()
+
+
+class _Waiting:
+    """Tells while a server starts that it takes long, and asks it where it stands."""
+
+    def __init__(self, process: subprocess.Popen):
+        self.process, self.next, self.is_asked = process, FIRST_WORDS, False
+
+    def __call__(self, seconds: float, said: str) -> None:
+        """See background.address_when_ready."""
+        if seconds >= self.next - ANSWER and not self.is_asked:
+            self._ask()
+        if seconds >= self.next:
+            self._tell(seconds, said)
+
+    def _tell(self, seconds: float, said: str) -> None:
+        places = capstone_words.places(said)  # the answer to the last question
+        standing = f"; it stands in {places[-1]}" if places else ""
+        doing = capstone_words.doing(said)
+        tqdm.write(f"(waiting for the server, {seconds:.0f} s: {doing}{standing})", sys.stderr)
+        self.next, self.is_asked = self.next + NEXT_WORDS, False
+
+    def _ask(self) -> None:
+        self.is_asked = True
+        with suppress(OSError):  # it has ended: that is told next
+            self.process.stdin.write(b"\n")
+            self.process.stdin.flush()
 
 
 def _start(references, more, folder: Path, logs: Path, stderr) -> subprocess.Popen:

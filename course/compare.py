@@ -78,10 +78,10 @@ def run(
 def answer(engine: Engine, question: str, params: SamplingParams, system: str) -> str:
     """The model's answer to one question, as text."""
     messages = [{"role": "system", "content": system}, {"role": "user", "content": question}]
-    ids = engine.layers["chat"].chat_ids(messages, engine.text.encode, engine.text.special)
+    ids = engine.chat_ids(messages)
     length = min(len(ids) + params.max_tokens, engine.config.max_position_embeddings)
     cache = engine.new_cache(1, length)
-    stream = engine.text.stream(kind=engine.layers["detokenizer"].Detokenizer)
+    stream = engine.stream()
     ends = engine.config.eos_token_ids
     return engine.layers["generate"].generate(engine.model, ids, params, stream, ends, cache).text
 

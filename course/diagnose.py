@@ -2,7 +2,8 @@
 
 A reading is what `curl -s http://127.0.0.1:8000/metrics -o FILE` keeps. Two more, of a time when
 all was well, let it also find what is only wrong in comparison. The exit code is 0 when nothing was
-found, 1 when something was, and 2 when a reading cannot be used.
+found, 1 when something was, and 2 when that cannot be said: a reading cannot be used, a counter
+fell, or the two of a good time hold too little to compare with.
 """
 
 import argparse
@@ -10,69 +11,113 @@ import math
 import sys
 from pathlib import Path
 
+from course.diagnose_readings import Pair, pair
+from course.empty_arguments import refuse_empty
 from solutions.diagnose import Figures, Finding, diagnose
-from solutions.vitals import Samples, figures, read_exposition
+from solutions.vitals import figures
 
-EVERY = "llm_step_seconds_count"  # a series that each exposition of this server has
 COMPARED = "huge_request, slow_machine, and garbled_output without NaN"
+AGAIN = "the server began anew between the two, or they are swapped"
+NEEDED = {  # cause that is only found in comparison: what the usual readings must hold for it
+    "huge_request": (("longest_prompt", "inter_token_p95"), "no second token of an answer"),
+    "slow_machine": (("step_p50",), "no step"),
+    "garbled_output without NaN": (("stop", "length"), "no answer that ended"),
+}
 
 
 def main(argv: list[str]) -> int:
     """The verb; the exit code."""
-    args = _parser().parse_args(argv)
+    args = _arguments(argv)
     try:
-        before, after = (reading(path) for path in (args.before, args.after))
-        now, usual = figures(before, after, args.seconds), None
-        if args.usual:  # no rule asks how long it was
-            usual = figures(*map(reading, args.usual), math.nan) | {"seconds": None}
+        readings = pair(args.before, args.after)
+        healthy = pair(*args.usual) if args.usual else None
+        if healthy and args.before.samefile(args.usual[0]) and args.after.samefile(args.usual[1]):
+            raise ValueError("--usual names the same two readings: name two of a better time")
     except ValueError as problem:
         print(f"diagnose: {problem}", file=sys.stderr)
         return 2
+    now, usual = figures(readings.before, readings.after, args.seconds), None
+    if healthy and not healthy.fell:  # no rule asks how long it was
+        usual = figures(healthy.before, healthy.after, math.nan) | {"seconds": None}
     found = diagnose(now, usual)
     if args.figures:
         print(table(now, usual) + "\n")
-    print(report(found, now, usual))
-    if began_anew(before, after):
-        print("A counter fell: the server began anew between the two, or they are swapped.")
-    return 1 if found else 0
+    unsaid = [*_trouble(readings), *_not_compared(healthy, usual)]
+    print(
+        "\n".join([*report(found, now, bool(unsaid)), *unsaid, *_remarks(readings, healthy, usual)])
+    )
+    if readings.fell:
+        return 2
+    return 1 if found else 2 if unsaid else 0
 
 
-def reading(path: Path) -> Samples:
-    """A saved exposition.
-
-    Errors: ValueError naming the file, for one that cannot be read, is not whole, or is not ours.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as problem:
-        raise ValueError(f"{path} cannot be read ({problem.strerror})") from None
-    except UnicodeDecodeError:
-        raise ValueError(
-            f"{path} is not UTF-8: save it by curl's own -o, not by > in PowerShell"
-        ) from None
-    try:
-        samples = read_exposition(text)
-        figures(samples, samples, 1.0)  # bounds that are no numbers are seen here
-    except Exception:  # the parser of prometheus_client raises whatever it meets
-        raise ValueError(f"{path} is damaged, or not in Prometheus' text format") from None
-    if EVERY not in samples:
-        raise ValueError(f"{path} has no {EVERY}: is it what /metrics of this server says?")
-    if not text.endswith("\n"):
-        raise ValueError(f"{path} is cut off: its last line has no end")
-    return samples
-
-
-def report(found: list[Finding], now: Figures, usual: Figures | None) -> str:
-    """Every cause with its evidence and the next step; what was not looked for."""
+def report(found: list[Finding], now: Figures, unsaid: bool) -> list[str]:
+    """Every cause with its evidence and the next step. unsaid: not all could be looked for."""
     lines = []
     for finding in found:
         lines += [f"{finding.cause}: {finding.evidence}", f"  {finding.step}"]
+    if not found and unsaid:
+        return ["CANNOT TELL: nothing found, but not all could be looked for."]
     if not found:
         quiet = not now["steps"] and not now["finished"]
         lines.append("nothing found" + ": no step, and no request ended" * quiet)
+    return lines
+
+
+def _trouble(readings: Pair) -> list[str]:
+    """Why what is found in these two is not to be trusted."""
+    if not readings.fell:
+        return []
+    return [f"A counter fell: {AGAIN} ({readings.fell}). Take two new ones, in their order."]
+
+
+def _not_compared(healthy: Pair | None, usual: Figures | None) -> list[str]:
+    """What was to be compared with a good time, and could not be."""
+    if healthy is None:
+        return []
     if usual is None:
-        lines.append(f"(not looked for without --usual: {COMPARED})")
-    return "\n".join(lines)
+        return [
+            f"A counter fell in the usual readings: {AGAIN} ({healthy.fell}). "
+            f"Not looked for: {COMPARED}."
+        ]
+    short = _too_little(usual)
+    if not short:
+        return []
+    told = ", ".join(f"{cause} ({held})" for cause, held in short.items())
+    none = "" if usual["finished"] else "In the usual readings no request ended. "
+    return [
+        f"{none}Not looked for, for what they do not hold: {told}. Take two of a time when all was "
+        "well, and requests were answered."
+    ]
+
+
+def _too_little(usual: Figures) -> dict[str, str]:
+    """Causes that cannot be found, and what the usual readings hold too little of."""
+    return {cause: held for cause, (names, held) in NEEDED.items() if not _known(usual, names)}
+
+
+def _known(usual: Figures, names: tuple[str, ...]) -> bool:
+    """Whether there is something to compare with: of counts, that they are not all 0."""
+    values = [usual[name] for name in names]
+    return None not in values and any(values)
+
+
+def _remarks(readings: Pair, healthy: Pair | None, usual: Figures | None) -> list[str]:
+    """What the reader should know besides."""
+    told = []
+    if healthy is None:
+        told.append(f"(not looked for without --usual: {COMPARED})")
+    elif healthy.copied:
+        told.append("(the usual readings are equal to the byte)")
+    if usual and usual["length"] > usual["stop"]:
+        told.append(
+            "(garbled_output without NaN cannot be seen: usually, too, most answers end by length)"
+        )
+    if readings.copied:
+        told.append(
+            "(the two readings are equal to the byte: one is a copy, or nothing has moved at all)"
+        )
+    return told
 
 
 def table(now: Figures, usual: Figures | None) -> str:
@@ -87,17 +132,9 @@ def _short(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
 
 
-def began_anew(before: Samples, after: Samples) -> bool:
-    """Whether a counter is smaller than it was."""
-    return any(
-        value < before.get(name, {}).get(key, 0.0)
-        for name, values in after.items()
-        if name.endswith(("_total", "_count"))
-        for key, value in values.items()
-    )
-
-
-def _seconds(text: str) -> float:
+def _seconds(text: str) -> float | None:
+    if not text:
+        return None
     try:
         value = float(text)
     except ValueError:
@@ -107,15 +144,31 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    """The arguments. An empty one is what make gives for a variable that was not set."""
+    parser = _parser()
+    args = parser.parse_args(argv)
+    given = {"BEFORE": args.before, "AFTER": args.after, "--seconds": args.seconds}
+    refuse_empty(parser, given, ("A", "B", "S"))
+    if args.usual and None in args.usual:
+        parser.error("--usual needs two readings, and one is empty: write both paths")
+    return args
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m course diagnose",
         description="Name the cause that two readings of /metrics point at. A reading is what "
         "`curl -s http://127.0.0.1:8000/metrics -o FILE` keeps.",
-        epilog="Exit code: 0 nothing was found, 1 something was, 2 a reading cannot be used.",
+        epilog="Exit code: 0 nothing was found, 1 something was, 2 that cannot be said: a reading "
+        "cannot be used, or there is too little to compare with.",
     )
-    parser.add_argument("before", type=Path, metavar="BEFORE")
-    parser.add_argument("after", type=Path, metavar="AFTER")
+    parser.add_argument("before", type=_path, metavar="BEFORE")
+    parser.add_argument("after", type=_path, metavar="AFTER")
     parser.add_argument(
         "--seconds",
         type=_seconds,
@@ -126,7 +179,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--usual",
         nargs=2,
-        type=Path,
+        type=_path,
         metavar=("BEFORE", "AFTER"),
         help="two readings of a time when all was well, to compare with",
     )

@@ -109,9 +109,14 @@ def disk() -> Finding:
     needed = GB // 5
     if not (os.environ.get("COURSE_NO_VENV") or bootstrap.is_ready(paths.ROOT)):
         needed += bootstrap.BYTES_NEEDED
-    if not paths.MODEL.exists():
-        needed += MODEL_BYTES
     value = f"{free / GB:.1f} GB free"
+    if not paths.MODEL.exists():
+        place = next(one for one in (paths.MODELS, *paths.MODELS.parents) if one.exists())
+        if place.stat().st_dev == paths.ROOT.stat().st_dev:
+            needed += MODEL_BYTES
+        elif (there := shutil.disk_usage(place).free) < MODEL_BYTES:
+            fix = f"free some space, or set COURSE_MODELS: {MODEL_BYTES / GB:.1f} GB needed"
+            return Finding("disk", f"{value}, {there / GB:.1f} GB at {place}", fix)
     fix = f"free some space or move the clone: {needed / GB:.1f} GB needed"
     return Finding("disk", value, "" if free >= needed else fix)
 

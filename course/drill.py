@@ -5,12 +5,15 @@ incident begins. The learner has the dashboard, the logs and the metrics, and an
 """
 
 import argparse
+import difflib
 import queue
 import random
 import re
+import string
 import sys
 import textwrap
 import time
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from course.drills import DRILLS, typed
@@ -25,6 +28,9 @@ README = ROOT / "chapters" / "08_monitoring" / "README.md"
 LOOK = 0.5  # seconds between two looks whether the server still runs
 STOP = 20  # seconds that a server takes to end, about, when one of its steps hangs
 HELP = "a cause; `list` shows the causes, `quit` ends the drill"
+LISTS = ("", "list", "?", "help")  # what shows the causes instead of being an answer
+QUITS = ("q", "quit", "exit")
+ENDS = string.punctuation + string.whitespace + "“”„‘’«»…"  # of a name or a cause, of no meaning
 
 
 def main(argv: list[str]) -> int:
@@ -34,10 +40,14 @@ def main(argv: list[str]) -> int:
     if name is None:
         print(catalogue())
         return 0
+    name = _plain(name)
     if name not in DRILLS:
-        print(f"drill: there is no drill {name[:40]!r}. There are:\n", file=sys.stderr)
-        print(catalogue(), file=sys.stderr)
+        print(f"drill: there is no drill {args.name[:40]!r}{_meant(name, DRILLS)}", file=sys.stderr)
+        print(f"There are:\n\n{catalogue()}", file=sys.stderr)
         return 2
+    if args.answer is not None and args.answer.strip().lower() in LISTS:
+        print(causes())
+        return 0 if args.answer.strip() else 1
     if args.answer is not None:
         right, text = judge(name, args.answer)
         print(text)
@@ -50,7 +60,7 @@ def main(argv: list[str]) -> int:
         print(f"drill: {problem}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"\ndrill: stopped. Your answer later: drill {name} --answer CAUSE", file=sys.stderr)
+        print(f"\ndrill: stopped. Your answer later: {_later(name)}", file=sys.stderr)
         return 130
 
 
@@ -65,12 +75,24 @@ def catalogue() -> str:
 
 def judge(name: str, answer: str) -> tuple[bool, str]:
     """Whether a cause is that of a drill, and what to say: the debrief, or what to look at."""
-    answer = answer.strip().lower().replace("-", "_").replace(" ", "_")
+    typed_, answer = answer.strip(), _plain(answer)
     if answer not in CAUSES:
-        return False, f"{answer[:40]!r} is none of the causes:\n{causes()}"
+        said = f"{typed_[:40]!r} is none of the causes"
+        return False, said + (_meant(answer, CAUSES) or f":\n{causes()}")
     if answer == DRILLS[name].cause:
         return True, f"Right: {CAUSES[answer]}.\n\n{debrief(name)}"
     return False, "Not that. " + _folded(NUDGES[answer], 0)
+
+
+def _plain(text: str) -> str:
+    """A name or a cause as it is in the tables, however it was written."""
+    return "_".join(re.findall(r"[^\s_-]+", text.strip(ENDS).lower()))
+
+
+def _meant(text: str, names: Iterable[str]) -> str:
+    """A question where something like it is among these names."""
+    near = difflib.get_close_matches(text, names, n=1, cutoff=0.75)
+    return f": did you mean {near[0]}?" if near else ""
 
 
 def causes() -> str:
@@ -119,8 +141,13 @@ The dashboard does not show everything: /metrics has more.
   metrics     {running.url}/metrics
   logs        {running.logs}
 
-Your answer: {HELP}. In {seconds / 60:g} minutes the server stops by itself.
+Your answer: {HELP}. In {_minutes(seconds)} the server stops by itself.
 """
+
+
+def _minutes(seconds: float) -> str:
+    minutes = f"{seconds / 60:g}"
+    return f"{minutes} minute{'s' * (minutes != '1')}"
 
 
 def _ask(running: "Incident", lines: queue.Queue, calm: float, end: float) -> int:
@@ -142,20 +169,24 @@ def _ask(running: "Incident", lines: queue.Queue, calm: float, end: float) -> in
         if line is None:
             print(f"\n{_nobody(running.name)}")
             return 1
-        if line.strip() in ("q", "quit", "exit"):
+        word = line.strip().lower()
+        if word in QUITS:
             return 1
-        right, text = (
-            (False, causes()) if line.strip() in ("", "list", "?") else judge(running.name, line)
-        )
+        right, text = (False, causes()) if word in LISTS else judge(running.name, line)
         print(text if right else f"{text}\n\ncause> ", end="\n" if right else "", flush=True)
         if right:
             return 0
-    print(f"\nThe time is over. Your answer later: drill {running.name} --answer CAUSE")
+    print(f"\nThe time is over. Your answer later: {_later(running.name)}")
     return 1
 
 
 def _nobody(name: str) -> str:
-    return f"nobody to ask here: answer with drill {name} --answer CAUSE"
+    return f"nobody to ask here: answer with {_later(name)}"
+
+
+def _later(name: str) -> str:
+    """What to type for an answer when the server has ended."""
+    return f"python -m course drill {name} --answer CAUSE"
 
 
 def _ended(running: "Incident") -> str:
@@ -193,7 +224,9 @@ def _parser() -> argparse.ArgumentParser:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("name", nargs="?", help="without one, all are listed")
     which.add_argument("--random", action="store_true", help="any of them")
-    parser.add_argument("--answer", metavar="CAUSE", help="only check this answer")
+    parser.add_argument(
+        "--answer", metavar="CAUSE", help="only check this answer; `list` shows the causes"
+    )
     parser.add_argument(
         "--calm", type=_positive, default=30.0, metavar="SECONDS", help="until the incident begins"
     )

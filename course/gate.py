@@ -6,16 +6,26 @@ fit each other, or there is too much noise.
 """
 
 import argparse
+import json
 import re
 import statistics
 import sys
+from pathlib import Path
 
-from solutions.upgrade_gate import Benchmark, Figure, Verdict, judge_upgrade, read_benchmark
+from course.empty_arguments import refuse_empty
+from solutions.upgrade_gate import (
+    SAME,
+    Benchmark,
+    Figure,
+    Verdict,
+    judge_upgrade,
+    read_benchmark,
+)
 
 EXIT = {"pass": 0, "fail": 1, "unclear": 2, "incomparable": 2}
 SAID = {
-    "pass": "PASS: no figure got worse by more than {tolerance:.3g} % (a share: a hundredth).",
-    "fail": "FAIL: it got worse, and not by chance ({level:.3g} % false alarms, all together):",
+    "pass": "PASS: no figure got worse by more than {tolerance} % (a share: a hundredth).",
+    "fail": "FAIL: it got worse, and not by chance ({level} % false alarms, all together):",
     "unclear": "CANNOT TELL, for the reasons below. Against noise, repeat more (load --repeat 5), "
     "with nothing else running:",
     "incomparable": "CANNOT TELL: these two files cannot be compared:",
@@ -24,7 +34,7 @@ SAID = {
 
 def main(argv: list[str]) -> int:
     """The verb; the exit code."""
-    args = _parser().parse_args(argv)
+    args = _arguments(argv)
     try:
         before, after = (read_benchmark(path) for path in (args.before, args.after))
     except ValueError as problem:
@@ -33,9 +43,25 @@ def main(argv: list[str]) -> int:
     except OSError as problem:
         print(f"gate: {problem.filename} cannot be read ({problem.strerror})", file=sys.stderr)
         return 2
+    if _same(Path(args.before), Path(args.after)):
+        twice = (
+            f"{args.before} is named twice"
+            if args.before == args.after
+            else (f"{args.before} and {args.after} are one file, or one is a copy of the other")
+        )
+        print(f"gate: CANNOT TELL: {twice}: name that of before and that of after", file=sys.stderr)
+        return 2
     verdict = judge_upgrade(before, after, args.tolerance, args.level)
     print(report(before, after, verdict, args.tolerance, args.level))
     return EXIT[verdict.outcome]
+
+
+def _same(before: Path, after: Path) -> bool:
+    """Whether both hold one run: no two runs have equal times, nor were made in one second."""
+    if before.samefile(after):
+        return True
+    both = before.is_file() and after.is_file()  # a pipe cannot be read again
+    return both and before.read_bytes() == after.read_bytes()
 
 
 def report(
@@ -46,9 +72,38 @@ def report(
     if verdict.comparisons:
         lines += [*_table(before, after, verdict), ""]
     said = SAID[verdict.outcome]
-    lines.append(said.format(tolerance=100 * tolerance, level=100 * level))
-    lines += [f"  {reason}" for reason in verdict.reasons]
+    lines.append(said.format(tolerance=_percent(tolerance), level=_percent(level)))
+    lines += [f"  {_reason(reason, before, after)}" for reason in verdict.reasons]
     return "\n".join("".join(c if c.isprintable() else "?" for c in line) for line in lines)
+
+
+def _percent(share: float) -> str:
+    """A share in percent, without a power of ten."""
+    return f"{100 * share:.6f}".rstrip("0").rstrip(".")
+
+
+def _reason(reason: str, before: Benchmark, after: Benchmark) -> str:
+    """A reason of the verdict, in fewer words where it holds two whole objects, or no change."""
+    for field in SAME:
+        one, other = getattr(before, field), getattr(after, field)
+        if isinstance(one, dict) and reason == f"{field}: {one} before, {other} after":
+            return f"{field}: {_differences(one, other)}"
+    return re.sub(r": 0\.0% (better|worse),", ": no change,", reason, count=1)
+
+
+def _differences(one: dict, other: dict) -> str:
+    """What is not the same in two objects, key by key."""
+    missing = object()
+    return "; ".join(
+        f"{key} {_value(one, key)} before, {_value(other, key)} after"
+        for key in {**one, **other}
+        if one.get(key, missing) != other.get(key, missing)
+    )
+
+
+def _value(found: dict, key: str) -> str:
+    """A value as the file has it."""
+    return json.dumps(found[key], ensure_ascii=False) if key in found else "not given"
 
 
 def _table(before: Benchmark, after: Benchmark, verdict: Verdict) -> list[str]:
@@ -56,11 +111,17 @@ def _table(before: Benchmark, after: Benchmark, verdict: Verdict) -> list[str]:
     rows = [("figure", "before", "after", "unit", "worse by", "verdict")]
     for name, compared in verdict.comparisons.items():
         one, other = before.figures[name], after.figures[name]
-        change = "?" if compared.change is None else f"{100 * compared.change:+.1f} %"
+        change = "?" if compared.change is None else _change(compared.change)
         means = (f"{_mean(figure):.4g}" for figure in (one, other))
         rows.append((name, *means, one.unit, change, compared.verdict))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+
+
+def _change(change: float) -> str:
+    """Percent with a sign; nothing has none but a plus."""
+    told = f"{100 * change:+.1f} %"
+    return "+0.0 %" if told == "-0.0 %" else told
 
 
 def _mean(figure: Figure) -> float:
@@ -83,6 +144,13 @@ def _level(text: str) -> float:
     if not 0 < level < 0.5:
         raise argparse.ArgumentTypeError(f"must be above 0 and below 50%, not {text[:20]!r}")
     return level
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = _parser()
+    args = parser.parse_args(argv)
+    refuse_empty(parser, {"BEFORE": args.before, "AFTER": args.after}, ("A", "B"))
+    return args
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
     try:
         engine = load_engine(model_folder(args))
         prompt = encode(engine, args.prompt, args.chat)
-        run(engine, prompt, args.params, args.raw_ids)
+        run(engine, prompt, args.params, args.raw_ids, args.chat)
     except (ModelError, ValueError, FileNotFoundError) as problem:
         print(f"generate: {problem}", file=sys.stderr)
         return 1
@@ -83,14 +83,20 @@ def encode(engine: Engine, prompt: str, chat: bool) -> list[int]:
     """Ids of a prompt: as plain text, or as the question of a conversation."""
     if not chat:
         return engine.text.encode(prompt)
-    messages = [{"role": "user", "content": prompt}]
-    return engine.layers["chat"].chat_ids(messages, engine.text.encode, engine.text.special)
+    return engine.chat_ids([{"role": "user", "content": prompt}])
 
 
 def run(
-    engine: Engine, prompt: list[int], params: SamplingParams, raw_ids: bool = False
+    engine: Engine,
+    prompt: list[int],
+    params: SamplingParams,
+    raw_ids: bool = False,
+    chat: bool = False,
 ) -> Completion:
-    """Generate, printing each piece as it comes, then log-probabilities and speed on stderr."""
+    """Generate, printing each piece as it comes, then log-probabilities and speed on stderr.
+
+    chat: whether it answers a conversation; else it goes on with the prompt's text.
+    """
     context = engine.config.max_position_embeddings
     length = min(len(prompt) + params.max_tokens, context)
     cache = engine.new_cache(1, max(length, 1))
@@ -106,7 +112,7 @@ def run(
             print(text, end="", flush=True)
 
     clock.start()
-    stream = engine.text.stream(kind=engine.layers["detokenizer"].Detokenizer)
+    stream = engine.stream(continues=not chat)
     made = engine.layers["generate"].generate(
         engine.model, prompt, params, stream, engine.config.eos_token_ids, cache, on_token, on_text
     )

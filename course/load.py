@@ -15,10 +15,11 @@ from tqdm import tqdm
 
 from course import load_file, load_plot
 from course.load_arguments import parse
-from course.load_client import LoadError, Target, find_model, open_loop, send
+from course.load_client import PATIENCE, LoadError, Target, find_model, open_loop, send
 from course.load_figures import ANSWERED, NO_SERVER, REJECTED, Outcome
 from course.load_plan import Planned, plan, times
 from course.load_report import Round, report
+from course.words import counted
 
 GONE_AFTER = 3  # requests one after the other that find no server
 
@@ -130,7 +131,11 @@ async def _run(
 async def _try_one(client, target: Target) -> None:
     """One short request that is not counted: connections and caches are warm after it."""
     outcome = Outcome(0.0)
-    await send(client, target, Planned(0.0, "the", 2), outcome, time.perf_counter)
+    waiting = asyncio.get_running_loop().call_later(PATIENCE, _say_waiting, target)
+    try:
+        await send(client, target, Planned(0.0, "the", 2), outcome, time.perf_counter)
+    finally:
+        waiting.cancel()
     if outcome.kind == REJECTED:
         raise LoadError(f"{target.url} refuses the first request already: wait until it is ready")
     if outcome.kind != ANSWERED:
@@ -138,6 +143,15 @@ async def _try_one(client, target: Target) -> None:
             f"{target.url} did not answer a first short request ({outcome.kind}): "
             "see its log, and whether it wants --api-key or another --model"
         )
+
+
+def _say_waiting(target: Target) -> None:
+    """What happens while nothing does."""
+    print(
+        f"no answer yet to a first short request, after {PATIENCE:g} s; it is given up when "
+        f"nothing comes for {target.timeout:g} s",
+        file=sys.stderr,
+    )
 
 
 async def _one_round(client, target: Target, requests: list[Planned], made: Round, bar) -> None:
@@ -163,8 +177,8 @@ async def _one_round(client, target: Target, requests: list[Planned], made: Roun
     if stop():
         answered = sum(o.kind == ANSWERED for o in made.outcomes)
         raise LoadError(
-            f"the server at {target.url} has gone, after {answered} answers at {made.rate:g} "
-            "requests/s: look into its log"
+            f"the server at {target.url} has gone, after {counted(answered, 'answer')} at "
+            f"{made.rate:g} requests/s: look into its log"
         )
     made.whole = True
 
@@ -172,7 +186,8 @@ async def _one_round(client, target: Target, requests: list[Planned], made: Roun
 def _opening(args: argparse.Namespace, due: dict[float, list[float]]) -> str:
     """What is about to happen, and about how long it takes when the server keeps up."""
     seconds = args.repeat * sum(at[-1] for at in due.values())
+    requests = counted(args.repeat * sum(map(len, due.values())), "request")
     return (
         f"prompts: {args.prompt_tokens}; answers, at most: {args.output_tokens}; seed {args.seed}; "
-        f"{args.repeat * sum(map(len, due.values()))} requests in {seconds:.0f} s or more"
+        f"{requests} in {seconds:.0f} s or more"
     )

@@ -21,6 +21,7 @@ from course.load_stream import EventStream, finish_reason, piece, read_event, us
 Clock = Callable[[], float]
 Send = Callable[[Planned, Outcome], Awaitable[None]]
 REFUSALS = (429, 503)
+PATIENCE = 10.0  # seconds for what a server can say without computing anything
 
 
 class LoadError(Exception):
@@ -95,12 +96,24 @@ class Target:
 async def find_model(client: httpx.AsyncClient, url: str) -> str:
     """The name of the first model that the server offers.
 
-    Errors: LoadError when there is no server, or it is another kind of server.
+    Errors: LoadError when there is no server, it does not answer soon, or it is another kind of
+    server.
     """
     try:
-        answer = await client.get("/v1/models")
-    except httpx.HTTPError as problem:
+        async with asyncio.timeout(PATIENCE):
+            answer = await client.get("/v1/models")
+    except (httpx.ConnectError, httpx.ConnectTimeout) as problem:
         raise LoadError(no_server(url, problem)) from None
+    except TimeoutError:
+        raise LoadError(
+            f"{url} does not answer: nothing came from /v1/models for {PATIENCE:g} s, which needs "
+            "no computing. Is it stuck, or no HTTP server? See its log, or name --url"
+        ) from None
+    except httpx.HTTPError as problem:
+        raise LoadError(
+            f"{url} is there, but gives no answer that can be read ({_reason(problem)}): is this "
+            "an OpenAI-compatible server? See its log, or name --url"
+        ) from None
     if answer.status_code == 401:
         raise LoadError(f"{url} wants an API key: give it with --api-key, or in LLM_API_KEY")
     try:
@@ -114,8 +127,12 @@ async def find_model(client: httpx.AsyncClient, url: str) -> str:
 
 def no_server(url: str, problem: Exception) -> str:
     """What to say when nobody answers."""
-    reason = str(problem) or type(problem).__name__
-    return f"no server at {url} ({reason}): start one with `python -m course serve`, or name --url"
+    fix = "start one with `python -m course serve`, or name --url"
+    return f"no server at {url} ({_reason(problem)}): {fix}"
+
+
+def _reason(problem: Exception) -> str:
+    return str(problem) or type(problem).__name__
 
 
 async def open_loop(

@@ -4,7 +4,6 @@ Two of them, from before and after a change, are what an upgrade is judged by; t
 values of each repetition are kept and not their mean: how far they lie apart is the noise.
 """
 
-import contextlib
 import datetime
 import json
 import os
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from course import place
 from course.load_figures import FIGURES, figures
 from course.load_report import Round
 
@@ -94,35 +94,12 @@ def _processor() -> str:
 
 def free_place(path: Path) -> None:
     """Say before the run that a file cannot be written after it. Errors: ValueError."""
-    if path.exists():
+    if os.path.exists(path):  # unlike Path's, false where one may not look
         raise ValueError(f"{path} is there already: move it, or name another file")
-    if not path.parent.is_dir():
-        raise ValueError(f"{path.parent} is not a folder: make it first, or name another file")
-    put(path, b"", keep=False)
+    place.check(path)
 
 
 def write(path: Path, found: dict) -> None:
-    """The figures as a file. Errors: ValueError, as `put`."""
+    """The figures as a file. Errors: ValueError, as `place.put`."""
     text = json.dumps(found, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    put(path, text.encode())
-
-
-def put(path: Path, data: bytes, keep: bool = True) -> None:
-    """Write a file whole, or leave nothing of it.
-
-    Args:
-        keep: false only tries whether it could be written.
-
-    Errors: ValueError, with the file and what the system says.
-    """
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_bytes(data)
-        if keep:
-            os.replace(partial, path)
-    except OSError as problem:
-        reason = problem.strerror or problem
-        raise ValueError(f"{path} cannot be written ({reason}): name another place") from None
-    finally:
-        with contextlib.suppress(OSError):
-            partial.unlink()
+    place.put(path, text.encode())

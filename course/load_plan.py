@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, takewhile
 
+from course.words import counted
+
 MOST = 100_000  # requests in a run, and tokens in one of them
 _COMMON = """
 the of and to in a is that it for was on are with as his they at be this from have or by one
@@ -44,7 +46,7 @@ class Lengths:
 
     def __str__(self) -> str:
         if not self.sigma:
-            return f"{self.median} tokens"
+            return counted(self.median, "token")
         return (
             f"lognormal, median {self.median}, sigma {self.sigma:g}, "
             f"cut to {self.shortest} to {self.longest} tokens"

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from course import load_file
+from course import place
 from course.load_figures import UNFINISHED, figures, percentile, samples
 from course.load_report import Round
 
@@ -47,7 +47,7 @@ def save(path: Path, rounds: Sequence[Round], title: str) -> None:
     figure, data = draw(rounds, title), io.BytesIO()
     figure.savefig(data, format="png", dpi=120)
     plt.close(figure)
-    load_file.put(path, data.getvalue())
+    place.put(path, data.getvalue())
 
 
 def draw(rounds: Sequence[Round], title: str):

@@ -16,6 +16,7 @@ from course.load_figures import (
     percentile,
     samples,
 )
+from course.words import counted
 
 
 @dataclass
@@ -101,21 +102,25 @@ def _throughput(rounds: Sequence[Round]) -> str:
     return ", ".join("-" if value is None else f"{value:.1f}" for value in found) + " tokens/s"
 
 
+def _mean_tokens(values: Sequence[int]) -> str:
+    return counted(round(sum(values) / len(values)), "token")
+
+
 def _lengths(outcomes: Sequence[Outcome]) -> str:
     """What was really sent and came back, as the server counted it."""
     answered = [o for o in outcomes if o.kind == ANSWERED]
-    counted = [o for o in answered if o.tokens is not None]
-    if not counted:
+    known = [o for o in answered if o.tokens is not None]
+    if not known:
         return "the server does not count tokens; pieces of text are counted instead"
     said = " and ".join(
-        f"{name} of {sum(values) / len(values):.0f} tokens (mean; longest {max(values)})"
+        f"{name} of {_mean_tokens(values)} (mean; longest {max(values)})"
         for name, values in (
-            ("prompts", [o.prompt_tokens for o in counted]),
-            ("answers", [o.tokens for o in counted]),
+            ("prompts", [o.prompt_tokens for o in known]),
+            ("answers", [o.tokens for o in known]),
         )
     )
-    joined = sum(max(0, o.tokens - len(o.pieces)) for o in counted if o.pieces)
-    total = sum(o.tokens for o in counted if o.pieces)
+    joined = sum(max(0, o.tokens - len(o.pieces)) for o in known if o.pieces)
+    total = sum(o.tokens for o in known if o.pieces)
     if total and joined > 0.05 * total:
         said += f"; {joined / total:.0%} of the tokens came without a text of their own"
     return said
@@ -136,4 +141,5 @@ def few(outcomes: Sequence[Outcome]) -> str | None:
     answered = sum(o.kind == ANSWERED for o in outcomes)
     if not 0 < answered < 100:
         return None
-    return f"p99 of {answered} answers is little more than the slowest one: take more requests"
+    of = counted(answered, "answer")
+    return f"p99 of {of} is little more than the slowest one: take more requests"

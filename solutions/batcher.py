@@ -66,7 +66,7 @@ class Batcher:
 
     A thread calls `step` again and again; `submit` and `cancel` may be called from any thread,
     also by a listener (on_token, on_finish) during a step. Listeners are only called by `step`.
-    Of a request that is over nothing is kept.
+    Of a request that is over nothing is kept, but for a while its place in the waiting queue.
 
     Args:
         model: its forward, config and device are used.
@@ -161,7 +161,7 @@ class Batcher:
         books do not balance.
         """
         # exercise 6.8
-        self._errors, now = [], self.clock()
+        now = self.clock()
         self._retire(now)
         for request in admit(self.waiting, self.room, now):
             self._start(request)
@@ -172,8 +172,9 @@ class Batcher:
         for request, token, told in self._sample(parts):
             self._emit(request, token, told)
         self._check_when_idle()
+        errors, self._errors = self._errors, []  # they hold their frames, and those the requests
         waiting = len(self.waiting)
-        return Step(decode, prefill, plan.places, len(self.running), waiting, self._errors)
+        return Step(decode, prefill, plan.places, len(self.running), waiting, errors)
 
     def check(self) -> list[str]:
         """What is wrong in the books, see violations; nothing while all is well."""

@@ -1,6 +1,6 @@
 """Chapter 07: the bodies of the two endpoints, as OpenAPI describes them, made from the tables."""
 
-from solutions.api_request import CHAT, COMPLETION, HARMLESS, HONOURED, MAX_CHOICES
+from solutions.api_request import CHAT, COMPLETION, HARMLESS, HONOURED, MAX_CHOICES, UNSUPPORTED
 from solutions.chat import ROLES
 from solutions.sampling_params import MAX_STOP_LENGTH, MAX_STOPS, RANGES
 
@@ -52,12 +52,18 @@ _FIELDS = {
 }
 
 
+def _or_null(schema: dict) -> dict:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
 def _body(endpoint: str) -> dict:
-    names = HONOURED[endpoint]
-    fields = {name: _FIELDS[name] for name in names} | {name: {} for name in HARMLESS}
-    if endpoint == CHAT:
-        fields["logprobs"] = _FLAG
     needed = "messages" if endpoint == CHAT else "prompt"
+    honoured = {name: _FIELDS[name] for name in HONOURED[endpoint]}
+    if endpoint == CHAT:
+        honoured["logprobs"] = _FLAG
+    fields = {name: it if name == needed else _or_null(it) for name, it in honoured.items()}
+    fields |= {name: {} for name in HARMLESS}
+    fields |= {name: {"enum": [None, *fine]} for name, fine in UNSUPPORTED[endpoint].items()}
     schema = {"type": "object", "properties": fields, "required": [needed]}
     schema["additionalProperties"] = False
     return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}}

@@ -101,6 +101,8 @@ def read_gguf(path: str | Path) -> GGUF:
     tensor_count, pair_count = _header(cursor)
     metadata = dict(_pair(cursor) for _ in range(pair_count))
     entries = [_entry(cursor) for _ in range(tensor_count)]
+    if len(metadata) < pair_count or len({entry[0] for entry in entries}) < tensor_count:
+        raise ValueError(f"{path} has a name twice. Fetch it again.")
     base = _align(cursor.at, metadata.get("general.alignment", 32))
     tensors = {entry[0]: _place(entry, base, cursor) for entry in entries}
     return GGUF(metadata, tensors, cursor.data)

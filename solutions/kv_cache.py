@@ -130,9 +130,9 @@ class KVCache:
         lengths = self.lengths[rows]
         slots = torch.arange(int(lengths.max()), device=lengths.device)
         positions = torch.where(slots < lengths[:, None], slots, -1)
-        chosen = _as_slice(rows)
-        k = self.keys[layer][chosen][:, :, : len(slots)]
-        v = self.values[layer][chosen][:, :, : len(slots)]
+        chosen = _as_slice(rows)  # where rows are missing between, what is chosen is a copy:
+        k = self.keys[layer][:, :, : len(slots)][chosen]  # of S tokens a row, not of all its room
+        v = self.values[layer][:, :, : len(slots)][chosen]
         return k, v, positions
 
     def free(self, row: int) -> None:

@@ -127,7 +127,7 @@ def linear(x: Tensor, weight: Tensor | QuantizedTensor) -> Tensor:
         weight: [out, in], a Tensor in the dtype of x or a QuantizedTensor.
 
     Returns:
-        [..., out] in the dtype of x. With numbers of x up to 1e34 it is finite wherever the product
+        [..., out] in the dtype of x. With numbers of x up to 1e30 it is finite wherever the product
         with the dequantized weight is.
     """
     # exercise 3.4

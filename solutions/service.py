@@ -193,7 +193,7 @@ class Service:
         wanted = [ids for ids in prompts for _ in range(api.n)]
         made = [self._request(api, id, n, ids, arrived) for n, ids in enumerate(wanted)]
         pieces = self.parts.Channel(self._loop.call_soon_threadsafe)
-        answers = [self._listen(one, n, pieces) for n, one in enumerate(made)]
+        answers = [self._listen(one, n, pieces, api) for n, one in enumerate(made)]
         return Job(
             head,
             made,
@@ -228,8 +228,9 @@ class Service:
             raise ApiError(400, str(problem)[:200], param, code) from None
         return made
 
-    def _listen(self, one: Request, index: int, pieces: Channel) -> Piece:
-        stream = self.text.stream(kind=self.parts.Detokenizer)
+    def _listen(self, one: Request, index: int, pieces: Channel, api: ApiRequest) -> Piece:
+        kind, continues = self.parts.Detokenizer, api.endpoint != CHAT
+        stream = self.text.stream(kind=kind, continues=continues)
         matcher = self.parts.StopMatcher(one.params.stop)
         return self.parts.listen(one, index, pieces, stream, matcher)
 

@@ -194,9 +194,8 @@ def compute_bound_from(
     # exercise 1.6
     _check_speeds(bandwidth, flops)
     gain = 2 * parameters / flops - kv_bytes / bandwidth  # seconds that one more sequence closes
-    if gain <= 0:
-        return None
-    return math.floor(weight_bytes / bandwidth / gain) + 1
+    turn = weight_bytes / bandwidth / gain if gain > 0 else math.inf
+    return math.floor(turn) + 1 if math.isfinite(turn) else None
 
 
 def _check_speeds(bandwidth: float, flops: float) -> None:

@@ -118,9 +118,10 @@ class WaitingQueue:
         return heap[0][-1] if heap else None
 
     def _sweep(self) -> None:
-        """Drop the entries of those that have left, when they have become the most."""
+        """Drop the entries of those that have left, when they have become the most, or are all."""
         # exercise 6.3
+        most = 2 * len(self._waiting) + SLACK if self._waiting else 0
         for heap in (self._line, self._ends):
-            if len(heap) > 2 * len(self._waiting) + SLACK:
+            if len(heap) > most:
                 heap[:] = [entry for entry in heap if entry[-1] in self._waiting]
                 heapq.heapify(heap)

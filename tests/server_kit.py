@@ -36,7 +36,7 @@ class FakeText:
         self.threads.add(threading.get_ident())
         return [max(1, ord(c) - 31) for c in text if ord(c) < 127]
 
-    def stream(self, kind=Detokenizer):
+    def stream(self, kind=Detokenizer, continues=False):
         return kind(self.token_bytes)
 
     def token_bytes(self, token: int, special: bool = False) -> bytes:

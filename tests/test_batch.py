@@ -258,6 +258,15 @@ def test_new_lines_are_run_beside_the_old(folder, file):
     assert [r["id"] for r in read(results_of(file))][5:] == ["new"]
 
 
+def test_one_is_no_plural(folder, tmp_path, capsys):
+    file = write(tmp_path / "in.jsonl", [{"prompt": "x", "max_tokens": 1}])
+    assert run(folder, file) == 0
+    assert "[1 request, 1 prompt token, 1 new, " in capsys.readouterr().err
+    write(file, [{"prompt": "x", "max_tokens": 1}, {"prompt": "y", "max_tokens": 1}])
+    assert run(folder, file) == 0
+    assert "1 of 2 has its result" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -385,7 +394,8 @@ def test_a_file_that_changes_while_it_is_read_is_noticed(tmp_path):
     [
         (["x.jsonl", "--max-running", "0"], "must be a whole number from 1"),
         (["x.jsonl", "--max-running", "²"], "must be a whole number from 1"),
-        ([""], "the name of the file is empty"),
+        (["x.jsonl", "--max-running", "99999999999"], "a whole number from 1 to 999999999, in"),
+        ([""], "the name of the file is empty: write its path (make batch FILE=in.jsonl)"),
         (["x.jsonl", "--out", " "], "the name of the file is empty"),
         (["~no such user/x"], "names no file"),
         (["x.jsonl", "--quantized", "nowhere"], "holds no quantized.safetensors"),
@@ -401,6 +411,56 @@ def test_a_wrong_argument_is_refused(argv, words, capsys):
 def test_a_file_that_is_not_there_is_named(folder, tmp_path, capsys):
     assert run(folder, tmp_path / "nothing.jsonl") == 1
     assert "there is no file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["folder", "no folder can be made", "no file can be made", "odd"])
+def test_results_that_cannot_be_written_are_refused_before_the_model_is_loaded(
+    kind, folder, file, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(batch, "load_engine", lambda folder: pytest.fail("the model was loaded"))
+    out = {
+        "folder": tmp_path,
+        "no folder can be made": file / "more" / "x.jsonl",
+        "no file can be made": tmp_path / "new" / ("x" * 250),
+        "odd": file / "x.jsonl",
+    }[kind]
+    assert run(folder, file, "--out", str(out)) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"batch: {out} ")
+    assert ("is a folder: name a file" if kind == "folder" else "cannot be written (") in said
+    assert "Errno" not in said
+    assert ".partial" not in said
+    assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def test_results_that_cannot_be_written_anew_are_named(folder, file, tmp_path, capsys):
+    """A half-written line is to be dropped, and there is no room beside the file."""
+    results_of(file).write_bytes(b'{"id": ')
+    (tmp_path / "in.results.jsonl.partial").mkdir()
+    assert run(folder, file) == 1
+    assert f"batch: {results_of(file)} cannot be written (" in capsys.readouterr().err
+    assert results_of(file).read_bytes() == b'{"id": '
+
+
+def test_results_go_into_a_folder_that_is_not_there(folder, file, tmp_path):
+    out = tmp_path / "a" / "b" / "x.jsonl"
+    assert run(folder, file, "--out", str(out)) == 0
+    assert len(read(out)) == len(LINES)
+    assert [path.name for path in out.parent.iterdir()] == ["x.jsonl"]
+
+
+def test_no_lock_stays_behind(folder, file, tmp_path, monkeypatch):
+    """Not at the end, not after a refusal, not after Ctrl-C."""
+    locks = tmp_path / "locks"
+    locks.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(locks))
+    fail_at(monkeypatch, 4, KeyboardInterrupt)
+    assert run(folder, file) == 130
+    assert list(locks.iterdir()) == []
+    monkeypatch.setattr(batch, "load_engine", assemble)
+    assert run(folder, file) == 0
+    assert run(folder, write(file, [{"prompt": 3}])) == 1
+    assert list(locks.iterdir()) == []
 
 
 def test_a_closed_standard_input_is_said(folder, monkeypatch, capsys):

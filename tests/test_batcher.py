@@ -4,6 +4,7 @@ import gc
 import weakref
 
 import pytest
+import torch
 
 from solutions.batcher import Batcher, Limits
 from solutions.kv_cache import KVCache
@@ -56,6 +57,35 @@ def test_nothing_of_a_request_is_kept_when_it_is_over():
     del request
     while not batcher.idle:
         batcher.step()
-    batcher.step()
     gc.collect()
     assert not [one for one in alive if one() is not None]
+
+
+def test_an_idle_batcher_keeps_nothing_of_those_that_failed():
+    """An exception holds its frames, and those hold the requests."""
+    batcher = Batcher(Teller([], {1: "ArithmeticError"}), new_cache(4, 64))
+    alive = []
+    for _ in range(4):
+        request = greedy([1, 2], 3)
+        alive.append(weakref.ref(request))
+        batcher.submit(request)
+    del request
+    while not batcher.idle:
+        batcher.step()
+    gc.collect()
+    assert not [one for one in alive if one() is not None]
+
+
+def test_rows_with_a_gap_cost_their_tokens_and_not_their_room():
+    """A free row between two others is usual; what attention reads is then a copy."""
+    sizes = []
+    for room in (64, 4096):
+        cache = new_cache(3, room)
+        rows, positions = torch.tensor([0, 2]), torch.arange(5).repeat(2, 1)
+        for row in rows.tolist():
+            cache.reserve(row, room)
+        shape = 2, cache.keys[0].shape[1], 5, cache.keys[0].shape[3]
+        cache.write(0, rows, positions, torch.ones(shape), torch.ones(shape))
+        keys, values, _ = cache.read(0, rows)
+        sizes.append([part.untyped_storage().nbytes() for part in (keys, values)])
+    assert sizes[0] == sizes[1]

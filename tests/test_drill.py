@@ -109,6 +109,66 @@ def test_what_is_no_drill_or_no_cause_is_named(capsys):
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        "huge_request.", "`huge_request`", " Huge  Request! ", '"huge-request"', "(huge request)",
+        "HUGE_REQUEST\r\n", "“huge request”", "huge - request", "huge__request?",
+    ],
+)  # fmt: skip
+def test_an_answer_may_be_written_in_many_ways(answer, capsys):
+    assert drill.main(["monday", "--answer", answer]) == 0
+    assert capsys.readouterr().out.startswith("Right: ")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("memory leek", "memory_leak"),
+        ("Quue storm!", "queue_storm"),
+        ("stuck_engines", "stuck_engine"),
+        ("colector pauses", "collector_pauses"),
+        ("nothin", "nothing"),
+    ],
+)
+def test_a_typo_is_asked_about(typed, meant, capsys):
+    assert drill.main(["monday", "--answer", typed]) == 1
+    assert capsys.readouterr().out == (f"{typed!r} is none of the causes: did you mean {meant}?\n")
+
+
+def test_what_is_like_no_cause_is_shown_as_it_was_typed(capsys):
+    assert drill.main(["monday", "--answer", " The GPU, I think "]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("'The GPU, I think' is none of the causes:\n")
+    assert all(f"  {cause} " in said for cause in CAUSES)
+
+
+def test_list_is_a_question_and_no_answer(capsys):
+    for answer, code in (("list", 0), ("LIST ", 0), ("?", 0), ("", 1)):
+        assert drill.main(["monday", "--answer", answer]) == code
+        assert capsys.readouterr().out == drill.causes() + "\n"
+
+
+@pytest.mark.parametrize("name", ["Monday", "monday ", " MONDAY.", "monday"])
+def test_a_drill_is_found_however_it_is_written(name, capsys):
+    assert drill.main([name, "--answer", "huge_request"]) == 0
+    assert "A huge request." in capsys.readouterr().out
+
+
+def test_a_drill_with_a_typo_is_asked_about(capsys):
+    assert drill.main(["wensday"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("drill: there is no drill 'wensday': did you mean wednesday?\n")
+    assert all(name in said for name in DRILLS)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(60, "1 minute"), (90, "1.5 minutes"), (600, "10 minutes")]
+)
+def test_one_minute_is_no_plural(seconds, words):
+    assert drill._minutes(seconds) == words
+
+
+@pytest.mark.parametrize(
     ("argv", "words"),
     [
         (["--answer", "nothing"], "--answer needs the NAME of the drill"),
@@ -176,7 +236,7 @@ def test_ctrl_c_stops_the_server_too(tmp_path):
     rest, err = run.communicate()
     assert run.returncode == 130
     assert "stopping the server" in rest
-    assert "--answer CAUSE" in err
+    assert "Your answer later: python -m course drill payday --answer CAUSE" in err
     assert "Traceback" not in err
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{address(said)}/health")
@@ -217,7 +277,9 @@ def test_without_anybody_to_ask_it_says_so_before_anything_is_loaded(tmp_path, s
     run = _alone(tmp_path, stdin)
     assert run.returncode == 1
     assert run.stderr == ""
-    assert run.stdout == "nobody to ask here: answer with drill payday --answer CAUSE\n"
+    assert run.stdout == (
+        "nobody to ask here: answer with python -m course drill payday --answer CAUSE\n"
+    )
 
 
 def test_whoever_leaves_in_the_middle_is_told_how_to_answer_later(tmp_path):

@@ -86,6 +86,66 @@ def test_other_things_are_not_compared(saved, capsys, changes, word):
     assert f"{word}: " in said
 
 
+def test_only_what_differs_is_shown(saved, capsys):
+    """Of twelve settings one is not the same, one is new, and the machine has one core more."""
+    same = {f"setting{n}": n for n in range(10)}
+    files = [
+        saved("before", QUIET, settings=same | {"seed": 3, "rate": 1}),
+        saved("after", QUIET, settings=same | {"seed": 4, "rate": 1.0, "chat": True},
+              machine={"cores": 3}),
+    ]  # fmt: skip
+    assert gate.main(files) == 2
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  machine: cores 2 before, 3 after",
+        "  settings: seed 3 before, 4 after; chat not given before, true after",
+    ]
+
+
+def test_one_file_twice_is_no_comparison(saved, tmp_path, capsys):
+    file, copy = saved("before", QUIET), tmp_path / "copy.json"
+    copy.write_bytes(Path(file).read_bytes())
+    for other, words in (
+        (file, f"{file} is named twice"),
+        (f"{tmp_path}/./before.json", "are one file, or one is a copy of the other"),
+        (str(copy), "are one file, or one is a copy of the other"),
+    ):
+        assert gate.main([file, other]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert words in said.err
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "words"),
+    [("100", "10000 %"), ("5%", "5 %"), ("0.000001%", "0.000001 %"), ("12.5%", "12.5 %")],
+)
+def test_a_tolerance_is_a_plain_number(saved, capsys, tolerance, words):
+    files = [saved("before", QUIET), saved("after", QUIET[::-1])]
+    gate.main([*files, "--tolerance", tolerance])
+    gate.main([saved("slow", [9e9, 9e9]), saved("fast", [1, 1]), "--tolerance", tolerance])
+    assert f"by more than {words} (" in capsys.readouterr().out
+
+
+def test_no_change_is_called_so(saved, capsys):
+    files = [saved("before", NOISY), saved("after", NOISY[::-1])]
+    assert gate.main(files) == 2
+    said = capsys.readouterr().out
+    assert "first_token_p50: no change, " in said
+    assert "-0.0" not in said
+    assert "0.0% better" not in said
+
+
+def test_what_make_was_not_given_is_named(capsys):
+    for argv, words in (
+        (["", ""], "BEFORE (make: A=), AFTER (make: B=) are empty"),
+        (["a.json", ""], "AFTER (make: B=) is empty"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            gate.main(argv)
+        assert ended.value.code == 2
+        assert words in capsys.readouterr().err
+
+
 def test_damaged_and_missing_files(saved, tmp_path, capsys):
     good = saved("good", QUIET)
     cut = tmp_path / "cut.json"
@@ -121,7 +181,7 @@ def test_the_columns_fit_each_other(saved, capsys):
     row = capsys.readouterr().out.splitlines()[1].split()
     assert row[:6] == ["first_token_p50", "8", "2", "s", "-75.0", "%"]
     share = {"first_token_p50": {"unit": "ratio", "better": "lower", "values": [0.0, 0.5]}}
-    gate.main([saved("before", QUIET, figures=share)] * 2)
+    gate.main([saved(name, QUIET, figures=share) for name in ("before", "after")])
     row = capsys.readouterr().out.splitlines()[1].split()
     assert row[1:3] == ["0.25", "0.25"]
 

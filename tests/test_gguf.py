@@ -206,3 +206,11 @@ def test_damaged_headers_end_in_a_value_error_or_in_a_readable_file(read):
         except ValueError:
             outcomes[False] += 1
     assert outcomes[False] > 20
+
+
+def test_a_name_that_is_there_twice_is_refused(read):
+    pairs = [gguf_pair("general.alignment", U32, 32)]
+    tensor = ("x", (1,), 0, struct.pack("<f", 3.0))
+    for twice in (gguf_file(pairs * 2, [tensor]), gguf_file(pairs, [tensor] * 2)):
+        with pytest.raises(ValueError, match="has a name twice"):
+            read(twice)

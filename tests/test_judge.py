@@ -243,6 +243,9 @@ def test_the_line_is_that_of_the_definition_which_the_failed_check_is_about(subm
     assert "def apply_rope" in result.failure.place
 
 
+NAN, INF = float("nan"), float("inf")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "changed"),
     [
@@ -253,6 +256,10 @@ def test_the_line_is_that_of_the_definition_which_the_failed_check_is_about(subm
         ([1], [True], True),
         ([float("nan"), "x", None], [float("nan"), "x", None], False),
         ({"a": (torch.ones(2), 1)}, {"a": (torch.ones(2), 1)}, False),
+        (torch.tensor([NAN, 1.0]), torch.tensor([NAN, 1.0]), False),
+        (torch.tensor([NAN, 1.0]), torch.tensor([0.0, 1.0]), True),
+        (torch.tensor([-INF]), torch.tensor([torch.finfo(torch.float32).min]), True),
+        (torch.ones(2), torch.ones(2, 1), True),
     ],
 )
 def test_a_change_inside_an_argument_is_seen(old, new, changed):

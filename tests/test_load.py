@@ -9,10 +9,11 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import pytest
 
-from course import load, load_arguments, load_file, load_plot
+from course import load, load_arguments, load_client, load_file, load_plot, place
 from course.load_client import LoadError, Target
 from course.load_figures import ANSWERED, FIGURES, NO_SERVER, REJECTED, Outcome
 from course.load_report import Round
@@ -117,6 +118,54 @@ def test_no_server_is_one_sentence(tmp_path, capsys):
     assert last.startswith(f"load: no server at {url} (")
     assert "python -m course serve" in last
     assert not out.exists()
+
+
+@pytest.mark.parametrize("part", [[None], [b"HTTP/1.1 200 OK\r\n\r\n", None]])
+def test_a_server_that_takes_connections_and_never_answers(part, monkeypatch, capsys):
+    monkeypatch.setattr(load_client, "PATIENCE", 0.2)
+    with serve(lambda path, body: part) as (url, _):
+        assert load.main(["--url", url, *QUICK]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"load: {url} does not answer: nothing came from /v1/models for 0.2 s")
+    assert "no server" not in last
+
+
+def test_what_is_no_http_server_is_not_called_none(capsys):
+    with serve(lambda path, body: [b"SSH-2.0-x\r\n\r\n"]) as (url, _):
+        assert load.main(["--url", url, *QUICK]) == 1
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith(f"load: {url} is there, but gives no answer that can be read (")
+    assert "no server" not in last
+
+
+def test_waiting_for_the_first_answer_is_said(monkeypatch, capsys):
+    monkeypatch.setattr(load, "PATIENCE", 0.1)
+    target = Target("", "tiny", timeout=0.4)
+
+    def answer(path, body):
+        return models() if path == "/v1/models" else [None]
+
+    async def run(url: str) -> None:
+        made = replace(target, url=url)
+        async with made.client() as client:
+            await load._try_one(client, made)
+
+    with serve(answer) as (url, _), pytest.raises(LoadError, match=r"nothing came for 0\.4 s"):
+        asyncio.run(run(url))
+    said = capsys.readouterr().err
+    assert "no answer yet to a first short request, after 0.1 s" in said
+    assert "when nothing comes for 0.4 s" in said
+
+
+def test_one_is_no_plural(server, capsys):
+    url, _ = server
+    argv = ["--url", url, "--rate", "2000", "--requests", "1", "--repeat", "1"]
+    assert load.main([*argv, "--prompt-tokens", "1"]) == 0
+    said = capsys.readouterr()
+    assert "prompts: 1 token; " in said.err
+    assert "; 1 request in 0 s or more" in said.err
+    assert "p99 of 1 answer is" in said.out
+    assert "prompts of 1 token (mean; longest 1)" in said.out
 
 
 def test_a_server_that_does_not_serve_is_one_sentence(capsys):
@@ -225,12 +274,29 @@ def test_a_file_that_is_there_is_not_overwritten(server, tmp_path, capsys):
     for argv, words in (
         (["--out", str(old)], "is there already: move it"),
         (["--plot", str(old)], "is there already: move it"),
-        (["--out", str(tmp_path / "no" / "a.json")], "is not a folder: make it first"),
+        (["--out", str(old / "a.json")], "before.json is no folder): name another place"),
+        (["--out", str(tmp_path)], "is there already: move it"),
     ):
         assert load.main(["--url", url, *QUICK, *argv]) == 1
         assert words in capsys.readouterr().err
     assert old.read_text(encoding="utf-8") == "precious"
     assert not seen
+
+
+def test_a_folder_that_is_not_there_is_made_when_there_is_something_to_keep(
+    server, tmp_path, capsys
+):
+    url, _ = server
+    out, plot = tmp_path / "a" / "b" / "x.json", tmp_path / "c" / "x.png"
+    argv = [*QUICK, "--repeat", "1", "--out", str(out), "--plot", str(plot)]
+    with serve(model_of_three) as (gone, _):
+        pass
+    assert load.main(["--url", gone, *argv]) == 1
+    assert list(tmp_path.iterdir()) == []
+    assert load.main(["--url", url, *argv]) == 0
+    assert list(read_benchmark(out).figures) == list(FIGURES)
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in out.parent.iterdir()] == ["x.json"]
 
 
 def test_a_run_without_end_is_refused_before_it_is_planned(server, capsys):
@@ -264,7 +330,7 @@ def test_a_disk_that_fills_up_is_named_and_leaves_no_piece(tmp_path, monkeypatch
 
     monkeypatch.setattr("pathlib.Path.write_bytes", full)
     with pytest.raises(ValueError, match=r"a\.json cannot be written \(No space left"):
-        load_file.put(path, b"figures")
+        place.put(path, b"figures")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -328,7 +394,8 @@ def test_seconds_without_an_arrival_are_refused_before_anything_is_sent(server, 
         (["--rate=-1"], "from 0.001 to 10000, not '-1'"),
         (["--seconds", "nan"], "a time is a number from 0.01 to 86400"),
         (["--requests", "nan"], "must be a whole number from 1"),
-        (["--repeat", "9" * 400], "must be a whole number from 1"),
+        (["--requests", "1e9"], "must be a whole number from 1 to 999999999, in digits, not '1e9'"),
+        (["--repeat", "9" * 400], "must be a whole number from 1 to 999999999, in digits"),
         (["--rate", "0"], "from 0.001 to 10000, not '0'"),
         (["--rate", "nan"], "from 0.001 to 10000, not 'nan'"),
         (["--rate", "inf"], "from 0.001"),
@@ -406,7 +473,7 @@ def test_the_server_has_gone_when_the_last_three_found_none(monkeypatch, kinds, 
     made = Round(1.0)
     went = load._one_round(None, Target("http://x"), [], made, Bar())
     if is_gone:
-        with pytest.raises(LoadError, match="has gone, after 1 answers"):
+        with pytest.raises(LoadError, match="has gone, after 1 answer at"):
             asyncio.run(went)
     else:
         asyncio.run(went)

@@ -78,7 +78,8 @@ def test_a_chapter_that_fails_its_own_checks_is_refused_until_it_is_switched_bac
     replace_cell(notebook, "4.7", "#| exercise 4.7\ndef chat_ids(messages, encode, special): ...")
     notebooks.write(notebook, tmp_path / f"{chapter.name}.ipynb")
     with pytest.raises(
-        Refused, match=r"4\.7 of \S+ does not pass its.*check 4.*--reference chat;"
+        Refused,
+        match=r"4\.7 of \S+ does not pass its.*check 4.*--reference chat for chat\.py alone",
     ) as refused:
         mine.choose(OTHERS, tmp_path)
     assert "4.6" not in str(refused.value)
@@ -113,9 +114,11 @@ def test_what_fails_with_what_it_stands_on_adds_no_layer(tmp_path, monkeypatch):
     status = {one.id: "passed" for one in chapter.exercises} | {"5.6": "failed", "5.7": "failed"}
     monkeypatch.setattr(mine.passed, "judge", lambda *_: mine.passed.sound(chapter, status))
     _change(folder, chapter.name)
-    with pytest.raises(Refused, match=r"05_sampler: 5\.6 of \S+ does not.*add --reference") as said:
+    with pytest.raises(
+        Refused, match=r"05_sampler: 5\.6 of \S+ does not.*Or take ours: --reference"
+    ) as said:
         mine.choose([], folder)
-    assert "--reference stopping;" in str(said.value)
+    assert "--reference stopping for stopping.py alone" in str(said.value)
     assert "5.7" not in str(said.value)
     plans = mine.choose(["stopping"], folder)  # what was named is enough
     assert "detokenizer" in next(plan.mine for plan in plans if plan.chapter == chapter)
@@ -156,6 +159,39 @@ def test_a_provided_definition_that_is_gone_is_named(tmp_path):
     notebooks.write(notebook, tmp_path / f"{chapter.name}.ipynb")
     with pytest.raises(Refused, match="does not define CacheFull"):
         mine.choose(OTHERS, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("#| exercise 5.4\nx = = 3", "5.4 does not parse: line 2, invalid syntax: 'x = = 3'"),
+        ("# exercise 5.4\nx = 3", "make that `#| exercise 5.4`"),
+        (None, "has no cell that begins with `#| exercise 5.4`"),
+    ],
+)
+def test_of_a_cell_that_cannot_be_read_is_said_what_check_says(source, words, tmp_path):
+    chapter = find_chapter(5)
+    notebook = notebooks.build_notebook(chapter, solved=True)
+    replace_cell(notebook, "5.4", source)
+    notebooks.write(notebook, tmp_path / f"{chapter.name}.ipynb")
+    others = ["loader", "quantizer", "forward_pass", "batcher", "server", "monitoring"]
+    with pytest.raises(Refused) as refused:
+        mine.choose(others, tmp_path)
+    said = str(refused.value)
+    assert words in said
+    assert "does not define" not in said
+    ways = "Or take ours: --reference sampler.py for sampler.py alone, or --reference sampler for"
+    assert ways in said
+    assert said.count("--reference") == 2
+
+
+def test_where_all_of_a_chapter_is_wrong_there_is_one_way_out(tmp_path, monkeypatch):
+    folder = make_work(tmp_path)
+    monkeypatch.setattr(mine.passed, "judge", lambda *_: [])
+    _change(folder, "05_sampler")
+    with pytest.raises(Refused) as refused:
+        mine.choose([], folder)
+    assert str(refused.value).endswith("says why. Or take ours: --reference sampler")
 
 
 INSTALLED = """
@@ -212,3 +248,19 @@ def test_help_tells_of_it(tmp_path):
     assert run.returncode == 0
     assert "--mine" in run.stdout
     assert "--reference NAME" in run.stdout
+
+
+def test_what_a_layer_raises_at_the_start_is_told_with_its_place(monkeypatch, capsys):
+    from course import serve as verb
+
+    def fails(_):
+        raise TypeError("no such dtype")
+
+    monkeypatch.setattr(verb, "main", fails)
+    monkeypatch.setattr(mine.mine_places, "raised", lambda *_: "\n  raised in work/02_loader.py")
+    assert mine.serve([]) == 1
+    said = "serve: it could not start: TypeError: no such dtype\n  raised in work/02_loader.py\n"
+    assert capsys.readouterr().err == said
+    monkeypatch.setattr(mine.mine_places, "raised", lambda *_: "")
+    with pytest.raises(TypeError):  # ours: it keeps its traceback
+        mine.serve([])

@@ -2,6 +2,7 @@
 
 import ast
 
+import nbformat
 import pytest
 
 from course import build, notebooks
@@ -101,3 +102,30 @@ def docstrings(notebook: dict) -> list[str]:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
     ]
     return [ast.get_docstring(node) for node in public]
+
+
+@pytest.mark.parametrize(
+    ("source", "printed", "told"),
+    [
+        ('check("4.1")', "4.1: passed, 8 of 8 points", False),
+        ('check("4.1")', "4.1: failed", True),
+        ('# the first\ncheck("4.1")', "4.1: failed", True),
+        ('check("4.1")\ncheck("4.2")', "4.1: passed, 8 of 8 points\n4.2: failed", True),
+        ('print("check(")', "x", False),
+    ],
+)
+def test_every_check_of_a_solved_notebook_must_pass(source, printed, told):
+    cell = nbformat.v4.new_code_cell(source)
+    cell.outputs = [nbformat.v4.new_output("stream", text=printed)]
+    sheet = nbformat.v4.new_notebook(cells=[cell])
+    assert bool(build._failed_checks(sheet)) is told
+
+
+def test_imports_are_in_the_order_of_ruff():
+    chapter = next(c for c in chapters() if c.number == 2)
+    groups = [part.split("\n") for part in notebooks._imports(chapter).split("\n\n")]
+    assert groups[0][0] == "import codecs"
+    assert "import numpy as np" in groups[1]
+    for group in groups:
+        plain = [line for line in group if line.startswith("import ")]
+        assert group[: len(plain)] == sorted(plain)

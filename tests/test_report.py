@@ -1,7 +1,9 @@
 """`python -m course report`: plain lines and performance logs as plots, and what is missing."""
 
+import errno
 import json
 import math
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -150,6 +152,80 @@ def test_what_cannot_be_drawn_is_said(tmp_path, out, capsys, old, new):
     assert "these numbers cannot be drawn (" in capsys.readouterr().err
     assert not out.exists()
     assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_a_folder_without_logs_says_what_it_looked_for_and_where_some_are(
+    tmp_path, out, capsys, monkeypatch
+):
+    monkeypatch.setattr(report, "picture", lambda found: b"a picture")
+    (tmp_path / "empty").mkdir()
+    assert report.main([str(tmp_path / "empty"), "--out", str(out)]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("0 files, no lines\n")
+    assert f"{tmp_path / 'empty'} has no file performance-*.jsonl (the performance log of" in said
+    assert "nor have the folders in it" in said
+    below = tmp_path / "drills" / "monday-1"
+    below.mkdir(parents=True)
+    write(below / "performance-2026-11-30.jsonl", [as_json(0)])
+    assert report.main([str(tmp_path), "--out", str(out)]) == 1
+    assert f"but there are some in {below}: name one" in capsys.readouterr().out
+    assert report.main([str(below), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("1 line from ")
+    assert "performance-*" not in said
+    assert report.main([str(below), str(tmp_path / "empty"), "--out", str(out)]) == 1
+
+
+def test_one_is_no_plural(tmp_path, out, capsys):
+    log = write(tmp_path / "server.log", ["INFO: started"])
+    report.main([str(log), "--out", str(out)])
+    assert capsys.readouterr().out.startswith("1 file, no lines\n")
+    write(log, list(map(line, [0, 1, 2, 4])))
+    report.main([str(log), "--out", str(out)])
+    assert f"{log}: 1 line is missing from" in capsys.readouterr().out
+
+
+def test_a_log_that_is_named_twice_counts_once(tmp_path, out, capsys, monkeypatch):
+    monkeypatch.setattr(report, "picture", lambda found: b"a picture")
+    log = write(tmp_path / "performance-2026-11-30.jsonl", list(map(as_json, range(3))))
+    for others in ([log], [tmp_path], [tmp_path / "." / log.name, tmp_path]):
+        assert report.main([*map(str, [log, *others]), "--out", str(out)]) == 0
+        assert capsys.readouterr().out.startswith("3 lines from")
+
+
+@pytest.mark.parametrize("kind", ["under a file", "too long"])
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_told(
+    kind, tmp_path, capsys
+):
+    log = write(tmp_path / "server.log", list(map(line, range(3))))
+    out = log / "x.png" if kind == "under a file" else tmp_path / "new" / ("x" * 250 + ".png")
+    assert report.main([str(log), "--out", str(out)]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"report: {out} cannot be written (")
+    assert ".partial" not in said.err
+    assert [path.name for path in tmp_path.iterdir()] == ["server.log"]
+
+
+def test_a_disk_that_fills_up_while_drawing_is_named(tmp_path, out, capsys, monkeypatch):
+    log, writes = write(tmp_path / "server.log", list(map(line, range(3)))), []
+
+    def full(self, data):
+        writes.append(self)
+        if data:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("pathlib.Path.write_bytes", full)
+    assert report.main([str(log), "--out", str(out)]) == 1
+    assert f"report: {out} cannot be written (No space left" in capsys.readouterr().err
+    assert len(writes) == 2
+
+
+def test_what_make_was_not_given_is_named(capsys):
+    with pytest.raises(SystemExit) as ended:
+        report.main([""])
+    assert ended.value.code == 2
+    assert "LOG (make: LOG=) is empty" in capsys.readouterr().err
 
 
 def test_nothing_to_draw(tmp_path, out, capsys):

@@ -1,5 +1,6 @@
 """course/text.py against llama.cpp's token ids and the tokenizers library."""
 
+import json
 import random
 
 import pytest
@@ -155,6 +156,8 @@ def test_a_sentencepiece_tokenizer_with_byte_fallback(tmp_path):
     for ids in ([1, 2], [1, *leaf, 2], [0, 1, 2], [*leaf], [3 + 10, 1], []):
         assert text.decode(ids) == tokenizer.decode(ids, skip_special_tokens=True)
     assert text.decode([1, *leaf, 2]) == "Hello🌿 world"
+    assert text.stream().add(2) == "world"
+    assert text.stream(continues=True).add(2) == " world"  # behind a prompt, the space is meant
 
 
 def test_a_decoder_of_another_kind_is_refused(tmp_path):
@@ -170,3 +173,22 @@ def test_a_missing_or_broken_tokenizer_file(tmp_path):
     (tmp_path / "tokenizer.json").write_text('{"version": "1.0"}', encoding="utf-8")
     with pytest.raises(ValueError, match="not a tokenizer file"):
         Text(tmp_path)
+
+
+def test_an_added_token_need_not_be_of_the_byte_alphabet(tmp_path):
+    """As DeepSeek's; what is wrong in another token is a sentence."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    data = json.loads((ensure_model() / "tokenizer.json").read_text(encoding="utf-8"))
+    data["added_tokens"][0]["content"] = name = "<｜begin▁of▁sentence｜>"
+    old = min(data["model"]["vocab"], key=data["model"]["vocab"].get)
+    data["model"]["vocab"] = {
+        (name if t == old else t): i for t, i in data["model"]["vocab"].items()
+    }
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    assert Text(folder).special[name] == 0
+    data["added_tokens"] = data["added_tokens"][1:]
+    path.write_text(json.dumps(data), encoding="utf-8")
+    with pytest.raises(ValueError, match="which is no byte"):
+        Text(folder)

@@ -50,7 +50,7 @@ class StopMatcher:
             if complete:
                 self.found, self._held = max(complete, key=len), ""
                 return text[: end - len(self.found)]
-        safe = len(text) - max(self._matched, default=0)
+        safe = len(text) - max(self._matched)
         self._held = text[safe:]
         return text[:safe]
 

@@ -1,7 +1,7 @@
 """Chapter 07: the routes of the service, as a FastAPI application."""
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -20,7 +20,11 @@ from solutions.settings import Settings
 
 PAGES = Path(__file__).parent / "pages"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-POLICY = "default-src 'self'; style-src 'self'; script-src 'self'; img-src 'self' data:"
+POLICY = (
+    "default-src 'self'; style-src 'self'; script-src 'self'; img-src 'self' data:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+)
+TOLD = ["Retry-After", "X-Should-Retry", "Location", "X-Request-Id"]  # to scripts of other sites
 KINDS = {
     ".html": "text/html",
     ".css": "text/css",
@@ -54,10 +58,14 @@ def create_app(
     if settings.api_key:
         app.add_middleware(NeedsKey, key=settings.api_key)
     app.add_middleware(AnswersHead)
+    app.add_middleware(KnowsSites, origins=settings.cors_origins)
     if settings.cors_origins:
-        origins, methods = list(settings.cors_origins), ["GET", "POST"]
         app.add_middleware(
-            CORSMiddleware, allow_origins=origins, allow_methods=methods, allow_headers=["*"]
+            CORSMiddleware,
+            allow_origins=list(settings.cors_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=TOLD,
         )
     return app
 
@@ -91,6 +99,29 @@ class NeedsKey:
                 said = "a valid API key is needed: Authorization: Bearer KEY"
                 return await send_error(send, ApiError(401, said, None, "invalid_api_key"))
         return await self.app(scope, receive, send)
+
+
+class KnowsSites:
+    """Refuses what a page of another web site sends, unless that site is listed.
+
+    CORS alone only keeps the answer from such a page: a POST of plain text is sent, and computed.
+    Browsers say where a request comes from (Fetch Metadata); programs send no such header.
+    """
+
+    def __init__(self, app, origins: Sequence[str]):
+        self.app, self.origins = app, {origin.encode() for origin in origins}
+
+    async def __call__(self, scope, receive, send) -> None:
+        """As ASGI calls it."""
+        if scope["type"] == "http" and scope["method"] == "POST" and self._is_strange(scope):
+            said = "a page of another web site may not ask; LLM_CORS_ORIGINS lists those that may"
+            return await send_error(send, ApiError(403, said, None, "cross_site"))
+        return await self.app(scope, receive, send)
+
+    def _is_strange(self, scope) -> bool:
+        headers = dict(scope["headers"])
+        is_other = headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site")
+        return is_other and not self.origins & {b"*", headers.get(b"origin")}
 
 
 def _add_api(app: FastAPI, service: Service) -> None:
@@ -143,7 +174,20 @@ def _add_operations(app: FastAPI, service: Service, metrics: Callable[[], bytes]
 
         @app.get("/metrics", include_in_schema=False)
         async def exposition() -> Response:
-            return Response(metrics(), headers={"content-type": METRICS_TYPE})
+            body = metrics() + readiness(service)
+            return Response(body, headers={"content-type": METRICS_TYPE})
+
+
+def readiness(service: Service) -> bytes:
+    """One more series, which says what /health says: `up` is 1 when only the engine is dead."""
+    status, _ = service.health()
+    model = service.model.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    lines = [
+        "# HELP llm_ready Whether a request that comes now will be computed",
+        "# TYPE llm_ready gauge",
+        f'llm_ready{{model_name="{model}"}} {float(status == 200)}',
+    ]
+    return "\n".join([*lines, ""]).encode()
 
 
 def _add_pages(app: FastAPI) -> None:

@@ -87,7 +87,11 @@ def _error(words: str) -> dict:
 
 
 BODIES = {endpoint: _body(endpoint) for endpoint in (CHAT, COMPLETION)}
-ERRORS = {401: _error("no valid key"), 404: _error("not here")}
+ERRORS = {
+    401: _error("no valid key"),
+    403: _error("another web site may not call"),
+    404: _error("not here"),
+}
 RESPONSES = ERRORS | {
     200: {"description": "the answer, or events", "content": {JSON: {}, "text/event-stream": {}}},
     202: {"description": "accepted, with Prefer: respond-async"},

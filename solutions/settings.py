@@ -64,9 +64,11 @@ class Settings:
             _check(one, getattr(self, one.name))
         if not self.host.strip():  # the system would take it for every network
             raise SettingError("host must be an address; 0.0.0.0 is every network")
-        if not self.api_key.isprintable() or self.api_key != self.api_key.strip():
+        key = self.api_key
+        if not (key.isascii() and key.isprintable()) or key != key.strip():
             raise SettingError(
-                "api_key must be printable, without blanks at its ends: it travels in a header"
+                "api_key must be printable, without blanks at its ends, and ASCII: it travels in a "
+                "header"
             )
         if self.step_tokens < self.max_running:
             raise SettingError(

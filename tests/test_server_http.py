@@ -4,9 +4,11 @@ import contextlib
 import json
 import socket
 
+import jsonschema
 import pytest
 
 from solutions.app import PAGES
+from solutions.settings import SettingError, Settings
 from tests.server_kit import CHAT, COMPLETIONS, nobody_is_left, read_all, serving, until
 
 HELLO = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4, "temperature": 0}
@@ -201,15 +203,15 @@ def test_small_packets_go_out_at_once(running):
 
 
 def test_a_key_is_asked_for_where_it_matters():
-    with serving(api_key="s3cret é") as running:
+    with serving(api_key="s3cret ~") as running:
         for header in ({}, {"authorization": "Bearer wrong"}, {"authorization": "s3cret"}):
             found = running.post(CHAT, HELLO, headers=header)
             assert [found.status_code, found.json()["error"]["code"]] == [401, "invalid_api_key"]
             assert found.headers["www-authenticate"] == "Bearer"
         for scheme in (b"Bearer", b"bearer", b"BEARER"):  # RFC 9110, 11.1
-            key = {"authorization": scheme + b" s3cret \xc3\xa9"}
+            key = {"authorization": scheme + b" s3cret ~"}
             assert running.post(CHAT, HELLO, headers=key).status_code == 200
-        for wrong in (b"Basic s3cret \xc3\xa9", b"Bearers3cret \xc3\xa9", b"Bearer"):
+        for wrong in (b"Basic s3cret ~", b"Bearers3cret ~", b"Bearer", b"Bearer s3cret \xc3\xa9"):
             found = running.post(CHAT, HELLO, headers={"authorization": wrong})
             assert found.status_code == 401
         assert running.get("/v1/models").status_code == 401
@@ -225,6 +227,59 @@ def test_other_web_sites_may_call_only_when_they_are_named(running):
         assert found.headers["access-control-allow-origin"] == "https://a.example"
         origin = {"origin": "https://b.example"}
         assert "access-control-allow-origin" not in other.get("/v1/models", headers=origin).headers
+
+
+def test_a_key_can_be_sent_by_every_client():
+    """The official client, browsers and proxies only send headers of ASCII."""
+    for key in ("clé", "ключ", "\N{NO-BREAK SPACE}a"):
+        with pytest.raises(SettingError, match="ASCII"):
+            Settings(api_key=key)
+
+
+def test_a_page_of_another_site_cannot_make_the_server_work(running):
+    """A body of plain text needs no preflight, so CORS lets it through."""
+    plain = {"content-type": "text/plain", "origin": "https://a.example"}
+    body = json.dumps(HELLO).encode()
+    for place in ("cross-site", "same-site"):
+        found = running.post(CHAT, body, headers=plain | {"sec-fetch-site": place})
+        assert [found.status_code, found.json()["error"]["code"]] == [403, "cross_site"]
+        assert "LLM_CORS_ORIGINS" in found.json()["error"]["message"]
+    assert running.post(CHAT, body, headers={"sec-fetch-site": "cross-site"}).status_code == 403
+    for own in ({"sec-fetch-site": "same-origin"}, {"sec-fetch-site": "none"}, {}):
+        assert running.post(CHAT, body, headers=plain | own).status_code == 200
+    assert running.get("/", headers={"sec-fetch-site": "cross-site"}).status_code == 200  # a link
+
+
+def test_a_page_of_a_listed_site_can():
+    body, other = json.dumps(HELLO).encode(), {"sec-fetch-site": "cross-site"}
+    for listed, origin, status in (
+        ("https://a.example", "https://a.example", 200),
+        ("https://a.example", "https://b.example", 403),
+        ("*", "https://b.example", 200),
+    ):
+        with serving(cors_origins=(listed,)) as running:
+            found = running.post(CHAT, body, headers=other | {"origin": origin})
+            assert found.status_code == status
+            told = found.headers.get("access-control-expose-headers", "").lower()
+            if status == 200:
+                assert set(told.split(", ")) == {
+                    "retry-after",
+                    "x-should-retry",
+                    "location",
+                    "x-request-id",
+                }
+
+
+def test_the_metrics_say_whether_the_engine_serves(running, monkeypatch):
+    """For the alert: the HTTP side of a dead engine still answers, and nobody is inside."""
+    name = 'llm_ready{model_name="tiny"}'
+    assert f"\n{name} 1.0\n" in running.get("/metrics").text
+    monkeypatch.setattr(running.service, "health", lambda: (503, {"status": "dead"}))
+    lines = running.get("/metrics").text.splitlines()
+    assert lines[-1] == f"{name} 0.0"
+    assert "# TYPE llm_ready gauge" in lines
+    monkeypatch.setattr(running.service, "model", 'a"b\\c\nd')
+    assert running.get("/metrics").text.endswith('{model_name="a\\"b\\\\c\\nd"} 0.0\n')
 
 
 def test_models(running):
@@ -286,7 +341,9 @@ def test_pages_are_served_from_their_files_and_from_nowhere_else(running):
     for path in PAGES.glob("*"):
         found = running.get(f"/pages/{path.name}")
         assert [found.status_code, found.content] == [200, path.read_bytes()], path.name
-        assert "default-src 'self'" in found.headers["content-security-policy"]
+        policy = set(found.headers["content-security-policy"].split("; "))
+        assert {"default-src 'self'", "form-action 'self'"} <= policy
+        assert {"frame-ancestors 'none'", "base-uri 'none'"} <= policy  # default-src has not these
     assert running.get("/").content == (PAGES / "chat.html").read_bytes()
     assert running.get("/dashboard").content == (PAGES / "dashboard.html").read_bytes()
     for name in ("../app.py", "%2e%2e%2fapp.py", "..%2f..%2fREADME.md", "nothing.html", "."):
@@ -307,6 +364,25 @@ def test_the_description_names_every_field(running):
     for path, name in ((CHAT, "messages"), (COMPLETIONS, "prompt")):
         body = found["paths"][path]["post"]["requestBody"]["content"]["application/json"]
         assert {name, "temperature", "stop"} <= set(body["schema"]["properties"])
+
+
+NEUTRAL = [
+    *({"temperature": None}, {"max_tokens": None}, {"stream": None}, {"stop": None}, {"n": None}),
+    *({"logit_bias": None}, {"logit_bias": {}}, {"user": "x"}, {"logprobs": None}),
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "more"),
+    [(path, more) for path in (CHAT, COMPLETIONS) for more in NEUTRAL]
+    + [(CHAT, {"tools": []}), (CHAT, {"response_format": {"type": "text"}})]
+    + [(COMPLETIONS, {"best_of": 1}), (COMPLETIONS, {"echo": False})],
+)
+def test_what_the_description_allows_is_what_is_taken(running, path, more):
+    body = (HELLO if path == CHAT else {"prompt": "Hi", "max_tokens": 2}) | more
+    schema = running.get("/openapi.json").json()["paths"][path]["post"]["requestBody"]["content"]
+    jsonschema.validate(body, schema["application/json"]["schema"])
+    assert running.post(path, body).status_code == 200
 
 
 def test_a_fault_of_the_model_is_500_and_the_next_request_works(running):

@@ -9,8 +9,8 @@ STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem;
        color: #1b1b1b; background: #fff; overflow-wrap: break-word; }
-table { border-collapse: collapse; } td, th { border: 1px solid #999; padding: .2rem .6rem;
-       text-align: left; }
+table { border-collapse: collapse; overflow-wrap: anywhere; }
+td, th { border: 1px solid #999; padding: .2rem .6rem; text-align: left; }
 pre { background: #f4f4f4; padding: .8rem; white-space: pre-wrap; }
 @media (prefers-color-scheme: dark) {
   body { color: #e6e6e6; background: #1b1b1b; } pre { background: #2a2a2a; }
@@ -38,6 +38,7 @@ def page(record: dict) -> str:
     rows = "".join(
         f"<tr>{''.join(f'<td>{_html(cell)}</td>' for cell in row)}</tr>\n" for row in _rows(record)
     )
+    head = "".join(f'<th scope="col">{name}</th>' for name in ("exercise", "outcome", "points"))
     notes = "".join(f"<li>{_html(note)}</li>\n" for note in _notes(record))
     parts = "".join(_section(exercise) for exercise in record["exercises"])
     return f"""<!doctype html>
@@ -48,7 +49,7 @@ def page(record: dict) -> str:
 <h1>{title}</h1>
 <p>{_html(sums(record))}</p>
 {f"<ul>{notes}</ul>" if notes else ""}
-<table><tr><th>exercise</th><th>outcome</th><th>points</th></tr>
+<table><tr>{head}</tr>
 {rows}</table>
 {parts}</body></html>
 """
@@ -129,7 +130,7 @@ def _inline(content: str) -> str:
     """Text that Markdown takes as it is: no markup, no HTML, one line."""
     prefix, content = ("- ", content[2:]) if content.startswith("- ") else ("", content)
     content = one_line(content)
-    return prefix + re.sub(r"([\\`*_{}\[\]<>#|!&])", r"\\\1", content)
+    return prefix + re.sub(r"([\\`*_{}\[\]<>#|!&~$@])", r"\\\1", content)
 
 
 def one_line(text: str) -> str:

@@ -1,11 +1,11 @@
 // The two calls that the chat page makes.
 
-import { BROKE_OFF, Failure, UNREACHABLE, brokenBy, failureOf } from "./failures.js";
+import { BROKE_OFF, Failure, STRANGE_KEY, UNREACHABLE, brokenBy, failureOf } from "./failures.js";
 import { eventData } from "./sse.js";
 
 /** The names of the models that the server has. Throws a Failure. */
 export async function listModels(key) {
-  const response = await call("/v1/models", { headers: headers(key) });
+  const response = await call("v1/models", { headers: headers(key) });
   return (await response.json()).data.map((model) => model.id);
 }
 
@@ -14,7 +14,7 @@ export async function listModels(key) {
  * Throws a Failure, or an AbortError once the signal is given.
  */
 export async function* streamChat(body, key, signal) {
-  const response = await call("/v1/chat/completions", {
+  const response = await call("v1/chat/completions", {
     method: "POST",
     headers: { ...headers(key), "Content-Type": "application/json" },
     body: JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } }),
@@ -45,5 +45,6 @@ async function call(path, options) {
 }
 
 function headers(key) {
+  if (/[^ -~]/.test(key)) throw new Failure(STRANGE_KEY, { needsKey: true }); // fetch would throw
   return key ? { Authorization: `Bearer ${key}` } : {};
 }

@@ -2,6 +2,7 @@
 
 import { listModels, streamChat } from "./api.js";
 import { Failure } from "./failures.js";
+import { composes } from "./keys.js";
 import { createMeter } from "./meter.js";
 import { createPanel } from "./panel.js";
 import { retryButton } from "./retry.js";
@@ -18,6 +19,7 @@ const panel = createPanel(find("settings"), find("open-settings"));
 
 let exchanges = []; // {question, answer, view}: what has been said, in order
 let running = null; // the AbortController of the answer that is being written
+let trouble = ""; // why the list of models is not here
 
 /** The messages of a request: the system prompt, what was answered so far, the new question. */
 function messagesFor(exchange) {
@@ -41,7 +43,7 @@ function submit() {
   exchanges.at(-1)?.view.settle();
   const exchange = { question: prompt.value, answer: "" };
   transcript.addQuestion(exchange.question);
-  exchange.view = transcript.addAnswer(form.elements.model.value || "Model");
+  exchange.view = transcript.addAnswer();
   exchanges.push(exchange);
   prompt.value = "";
   return ask(exchange);
@@ -51,11 +53,12 @@ async function ask(exchange) {
   const controller = new AbortController();
   const meter = createMeter();
   exchange.answer = "";
-  exchange.view.begin();
+  exchange.view.begin(form.elements.model.value || "Model");
   exchange.view.measure([]);
   setRunning(controller, "The answer is being written.");
   let ended = "";
   let words = "The answer is complete.";
+  let failure = null;
   try {
     const body = { ...requestFields(form), messages: messagesFor(exchange) };
     for await (const chunk of streamChat(body, form.elements.key.value, controller.signal)) {
@@ -65,10 +68,11 @@ async function ask(exchange) {
     const stopped = controller.signal.aborted;
     ended = stopped ? "stopped by you" : "error";
     words = stopped ? "Stopped." : ""; // an error says so itself
-    if (!stopped) complain(exchange, error);
+    failure = stopped ? null : error;
   }
   exchange.view.measure(meter.read(ended));
   exchange.view.end();
+  if (failure) complain(exchange, failure); // no sooner: what is busy is not announced
   if (running === controller) setRunning(null, words);
 }
 
@@ -87,8 +91,9 @@ function take(chunk, exchange, meter) {
 }
 
 function complain(exchange, error) {
-  const buttons = [retryButton(error.wait ?? 0, () => retry(exchange))];
+  const buttons = error.lasts ? [] : [retryButton(error.wait ?? 0, () => retry(exchange))];
   if (error.needsKey) buttons.push(keyButton());
+  if (error.status === 404) loadModels(); // the server has come back with another model
   const words = error instanceof Failure ? error.message : `The page met an error: ${error.message}`;
   exchange.view.complain(words, ...buttons);
 }
@@ -129,12 +134,15 @@ function startAnew() {
 }
 
 async function loadModels() {
+  const before = trouble;
   try {
     showModels(form.elements.model, await listModels(form.elements.key.value));
-    say("");
+    trouble = "";
   } catch (error) {
-    say(error.message);
+    trouble = error.message;
   }
+  const isOld = find("status").textContent === before; // what an answer has said stays
+  if (!running && (trouble || isOld)) say(trouble);
 }
 
 find("composer").addEventListener("submit", (event) => {
@@ -142,18 +150,19 @@ find("composer").addEventListener("submit", (event) => {
   submit();
 });
 prompt.addEventListener("keydown", (event) => {
-  // While a Japanese or Chinese word is being composed, Enter chooses it.
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  if (event.key !== "Enter" || event.shiftKey || composes(event)) return;
   event.preventDefault();
   submit();
 });
-document.addEventListener("keydown", (event) => event.key === "Escape" && running?.abort());
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !composes(event)) running?.abort();
+});
 stop.addEventListener("click", () => running?.abort());
 find("new").addEventListener("click", startAnew);
 find("close-settings").addEventListener("click", panel.close);
 form.addEventListener("submit", (event) => event.preventDefault());
 form.elements.key.addEventListener("change", loadModels);
-form.elements.model.addEventListener("focus", () => form.elements.model.length || loadModels());
+form.elements.model.addEventListener("focus", loadModels); // the server may have another one now
 
 keep(form);
 prompt.focus();

@@ -1,18 +1,15 @@
 // The dashboard: each second /health and /metrics, and what they say in lines, words and numbers.
 
-import { addPanel } from "./figureview.js";
+import { addPanel, put } from "./figureview.js";
 import { createHistory } from "./history.js";
 import { PANELS, spoken } from "./panels.js";
 import { get, poll } from "./poll.js";
 import { parse } from "./prometheus.js";
+import { stateOf } from "./state.js";
 import { showCounter, showFigures } from "./tables.js";
 
 const SPAN = 180; // seconds that the charts go back; they begin with a minute, and widen
 const PATIENCE = 5; // seconds to wait for an answer of the server
-const STATES = {
-  unreachable: "The server cannot be reached. Asking again each second.",
-  no_metrics: "The server is there, but has no /metrics: it runs without the monitoring of chapter 08.",
-};
 
 const find = (id) => document.getElementById(id);
 const history = createHistory(SPAN);
@@ -20,35 +17,20 @@ const show = PANELS.map((panel) => addPanel(find("panels"), panel));
 let read = false; // at least one reading is there to be shown
 
 async function ask() {
-  const [health, metrics] = await Promise.all([get("/health", PATIENCE), get("/metrics", PATIENCE)]);
-  if (metrics?.status === 200) {
-    history.add(performance.now() / 1000, parse(metrics.text));
+  const [health, metrics] = await Promise.all([get("health", PATIENCE), get("metrics", PATIENCE)]);
+  const isNew = metrics?.status === 200;
+  if (isNew) {
+    history.add(metrics.at, parse(metrics.text)); // not "now": /health may have been the slower one
     read = true;
   }
+  document.body.classList.toggle("stale", !isNew);
   tell(...stateOf(health, metrics));
   render(); // without a new reading, too: time goes on, and the gap shows
-}
-
-function stateOf(health, metrics) {
-  if (!health || !metrics) return ["trouble", STATES.unreachable];
-  if (metrics.status !== 200) return ["trouble", STATES.no_metrics];
-  const { status, text } = health;
-  if (status === 200) return ["ready", "Ready: the engine takes requests."];
-  return ["trouble", `The engine takes no requests: ${reasonIn(text) || `status ${status}`}.`];
-}
-
-function reasonIn(text) {
-  try {
-    return JSON.parse(text).status ?? "";
-  } catch {
-    return "";
-  }
 }
 
 /** Only a change is written, so that a screen reader says it once. */
 function tell(state, words) {
   const line = find("state");
-  document.body.classList.toggle("stale", state === "trouble" && words === STATES.unreachable);
   if (line.dataset.state === state && line.dataset.words === words) return;
   const time = new Date().toLocaleTimeString([], { timeStyle: "medium" });
   line.dataset.state = state;
@@ -67,7 +49,7 @@ function render() {
   showFigures(find("figures"), PANELS, points);
   showCounter(find("ended"), history.newest(window), "llm_requests_total", "finish_reason");
   showCounter(find("rejected"), history.newest(window), "llm_requests_rejected_total", "reason");
-  for (const head of document.querySelectorAll(".recent")) head.textContent = `in ${spoken(window)}`;
+  for (const head of document.querySelectorAll(".recent")) put(head, `in ${spoken(window)}`);
 }
 
 find("window").addEventListener("change", render);

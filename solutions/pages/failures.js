@@ -13,6 +13,7 @@ const WORDS = {
 };
 
 export const UNREACHABLE = "The server cannot be reached. Is it still running?";
+export const STRANGE_KEY = "The API key has a character that no key can have: a key is ASCII.";
 export const BROKE_OFF = "The connection was lost before the answer was complete.";
 
 /** An error with a message for the reader, and what the page can offer. */
@@ -21,11 +22,18 @@ export class Failure extends Error {
    * @param {string} words a sentence for the reader
    * @param {number} wait seconds the server asks to wait before another try; 0 when it does not say
    * @param {boolean} needsKey an API key would help
+   * @param {number} status of the response; 0 without one
    */
-  constructor(words, { wait = 0, needsKey = false } = {}) {
+  constructor(words, { wait = 0, needsKey = false, status = 0 } = {}) {
     super(words);
     this.wait = wait;
     this.needsKey = needsKey;
+    this.status = status;
+  }
+
+  /** The same request would fail again. */
+  get lasts() {
+    return this.status === 400 || this.status === 413;
   }
 }
 
@@ -35,6 +43,7 @@ export async function failureOf(response) {
   return new Failure(withReason(words, await reasonIn(response)), {
     wait: secondsOf(response.headers.get("Retry-After")),
     needsKey: response.status === 401,
+    status: response.status,
   });
 }
 

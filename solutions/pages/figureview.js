@@ -12,6 +12,13 @@ export function element(name, text = "") {
   return made;
 }
 
+/** Puts a text where another stands, in the same node: a selection or a reading place stays. */
+export function put(place, text) {
+  if (place.textContent === text) return;
+  if (place.firstChild) place.firstChild.data = text;
+  else place.textContent = text;
+}
+
 /** Puts a panel into `parent`; returns the function that shows points in it. */
 export function addPanel(parent, panel) {
   const figure = document.createElement("figure");
@@ -31,9 +38,13 @@ export function addPanel(parent, panel) {
     const last = points.at(-1).figures;
     const lines = panel.lines(last);
     const shown = lines.map(([name, label]) => `${label} ${words(panel.unit, last[name])}`);
-    legend.replaceChildren(...lines.map(([name, label], i) =>
-      legendItem(i + 1, label, words(panel.unit, last[name]))));
-    note.textContent = panel.note(last, window);
+    const labels = lines.map(([, label]) => label).join();
+    if (legend.dataset.labels !== labels) {
+      legend.dataset.labels = labels;
+      legend.replaceChildren(...lines.map(([, label], i) => legendItem(i + 1, label)));
+    }
+    lines.forEach(([name], i) => put(legend.children[i].lastChild, words(panel.unit, last[name])));
+    put(note, panel.note(last, window));
     chart.setAttribute("aria-label", `${panel.title}, line chart. Now: ${shown.join(", ")}.`);
     draw(chart, {
       lines: lines.map(([name], i) => ({ style: `line-${i + 1}`, points: valuesOf(points, name) })),
@@ -50,7 +61,7 @@ export function valuesOf(points, name) {
   return points.map(({ at, life, figures }) => ({ at, life, value: figures[name] ?? null }));
 }
 
-function legendItem(number, label, value) {
+function legendItem(number, label) {
   const item = element("li");
   const key = document.createElementNS(SVG, "svg");
   const line = document.createElementNS(SVG, "line");
@@ -58,6 +69,6 @@ function legendItem(number, label, value) {
   for (const [name, at] of Object.entries(place)) line.setAttribute(name, at);
   key.setAttribute("aria-hidden", "true");
   key.append(line);
-  item.append(key, `${label} `, element("b", value));
+  item.append(key, `${label} `, element("b"));
   return item;
 }

@@ -1,5 +1,7 @@
 // The settings panel opens and closes; the focus goes where the reader goes.
 
+import { composes } from "./keys.js";
+
 /** Returns functions that open the panel at a field, and close it. */
 export function createPanel(panel, button) {
   function show(open) {
@@ -16,7 +18,7 @@ export function createPanel(panel, button) {
   }
   button.addEventListener("click", () => (panel.hidden ? open() : close()));
   panel.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape") return;
+    if (event.key !== "Escape" || composes(event)) return;
     event.stopPropagation(); // it closes the panel; it does not stop the answer
     close();
   });

@@ -27,20 +27,36 @@ function unescaped(text) {
 
 /** Puts the names of the models into the form's list; the choice stays where it can. */
 export function showModels(select, names) {
+  if (names.join("\n") === [...select.options].map(({ value }) => value).join("\n")) return;
   const chosen = select.value || select.dataset.kept;
   select.replaceChildren(...names.map((name) => new Option(name, name, false, name === chosen)));
 }
 
 /** Fills the form with what this tab had before, and keeps each change. */
 export function keep(form) {
-  const kept = JSON.parse(sessionStorage.getItem(KEPT_AS) ?? "{}");
+  const kept = read();
   for (const [name, value] of Object.entries(kept)) {
     if (form.elements[name]) form.elements[name].value = value;
   }
   form.elements.model.dataset.kept = kept.model ?? "";
-  const save = () => {
-    sessionStorage.setItem(KEPT_AS, JSON.stringify(Object.fromEntries(new FormData(form))));
-  };
+  const save = () => write(Object.fromEntries(new FormData(form)));
   form.addEventListener("input", save);
   form.addEventListener("reset", () => setTimeout(save)); // the fields are emptied after this event
+}
+
+// A browser may forbid the storage, and what is in it may be damaged: the page does without.
+function read() {
+  try {
+    return JSON.parse(sessionStorage.getItem(KEPT_AS)) ?? {};
+  } catch {
+    return {};
+  }
+}
+
+function write(fields) {
+  try {
+    sessionStorage.setItem(KEPT_AS, JSON.stringify(fields));
+  } catch {
+    // full or forbidden: this tab forgets
+  }
 }

@@ -25,8 +25,8 @@ export function createTranscript(log, toEnd) {
     },
 
     /** An empty answer; what it returns changes it. */
-    addAnswer(name) {
-      const box = messageBox("answer", name, "");
+    addAnswer() {
+      const box = messageBox("answer", "", "");
       change(() => log.append(box));
       return answerView(box, change);
     },
@@ -53,9 +53,13 @@ function answerView(box, change) {
   };
 
   return {
-    /** Screen readers wait while an answer is busy, and read it when it is whole. */
-    begin: () => change(() => {
+    /**
+     * The model of that name begins to answer.
+     * Screen readers wait while an answer is busy, and read it when it is whole.
+     */
+    begin: (name) => change(() => {
       box.setAttribute("aria-busy", "true");
+      box.querySelector("h2").textContent = name;
       text.data = "";
       dropNote();
     }),

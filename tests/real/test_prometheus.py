@@ -1,5 +1,6 @@
 """A real Prometheus that scrapes the running server, and its tool that reads our files."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -29,6 +30,51 @@ SERIES = {  # of conventions.md, and which labels they have besides model_name
     "llm_requests_waiting": set(),
     "llm_kv_cache_usage_ratio": set(),
     "llm_memory_bytes": {"kind"},
+    "llm_ready": set(),  # ours
+}
+PROCESS = 'job="llm",instance="a"'
+LABELS = f'{PROCESS},model_name="m"'
+ENDED = f"llm_requests_total{{{LABELS},finish_reason="
+WELL = {  # a service that is asked 3 times a second; values as promtool writes them, every 15 s
+    f"up{{{PROCESS}}}": "1x240",
+    f"llm_ready{{{LABELS}}}": "1x240",
+    f"llm_requests_running{{{LABELS}}}": "8x240",
+    f"llm_requests_waiting{{{LABELS}}}": "0x240",
+    f"llm_kv_cache_usage_ratio{{{LABELS}}}": "0.4x240",
+    f"llm_step_seconds_count{{{LABELS}}}": "0+150x240",
+    f'{ENDED}"stop"}}': "0+45x240",
+    f'{ENDED}"error"}}': "0x240",
+    f'{ENDED}"timeout"}}': "0x240",
+}
+STORIES = {  # what differs from WELL after 10 minutes, and what must fire at last
+    "all is well": ({}, set()),
+    "the engine dies, and the HTTP side lives on": (
+        {
+            "llm_ready": "1x39 0x200",
+            "llm_requests_running": "8x39 0x200",
+            "llm_step": "0+150x39 5850x200",
+            '"stop"': "0+45x39 1755x200",
+            '"error"': "0x39 8x200",
+        },
+        {"NotReady"},
+    ),
+    "a deployment drains for 90 s": ({"llm_ready": "1x231 0x7"}, set()),
+    "nobody asks, and one request fails": ({'"stop"': "3x240", '"error"': "0x225 1x15"}, set()),
+    "one in a thousand fails": ({'"error"': "0+0.045x240"}, set()),
+    "every request takes too long": (
+        {'"stop"': "3x240", '"timeout"': "0+15x240"},
+        {"RequestsFail"},
+    ),
+    "one request in ten fails": ({'"error"': "0+5x240"}, {"RequestsFail"}),
+    "requests wait at nine tenths of the cache": (
+        {"llm_kv": "0.9x240", "llm_requests_waiting": "40x240", "llm_requests_running": "3x240"},
+        {"CacheFull"},
+    ),
+    "rows are short, not room": ({"llm_requests_waiting": "40x240"}, set()),
+    "nobody waits for long at a full cache": (
+        {"llm_kv": "0.9x240", "llm_requests_waiting": "3x200 0x5 3x30"},
+        set(),
+    ),
 }
 
 
@@ -196,6 +242,29 @@ def test_nobody_is_woken_for_a_healthy_server(prometheus):
 
 def test_promtool_accepts_the_rules():
     assert re.search(r"SUCCESS: [1-9]\d* rules found", promtool("check", "rules", "alerts.yml"))
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_an_alert_fires_for_what_it_is_named_for(story, tmp_path):
+    """promtool plays an hour of readings; JSON is YAML, too."""
+    changes, fires = STORIES[story]
+    values = dict(WELL)
+    for part, changed in changes.items():
+        (name,) = (name for name in WELL if part in name)
+        values[name] = changed
+    asked = {
+        "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
+        "eval_time": "59m30s",
+        "exp_samples": [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in fires],
+    }
+    played = {
+        "interval": "15s",
+        "input_series": [{"series": name, "values": text} for name, text in values.items()],
+        "promql_expr_test": [asked],
+    }
+    files = {"rule_files": [str(MONITORING / "alerts.yml")], "evaluation_interval": "15s"}
+    (tmp_path / "story.yml").write_text(json.dumps(files | {"tests": [played]}), encoding="utf-8")
+    assert "SUCCESS" in promtool("test", "rules", tmp_path / "story.yml")
 
 
 def test_promtool_accepts_the_configuration():

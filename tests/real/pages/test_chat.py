@@ -140,6 +140,31 @@ def stop_with(act, page, server):
     expect(page.locator(".note")).to_have_count(0)
 
 
+PRESS = """([id, more]) => document.getElementById(id).dispatchEvent(
+    new KeyboardEvent('keydown', { ...more, bubbles: true, cancelable: true }))"""
+
+
+def test_keys_of_an_input_method_are_not_for_the_page(server, visit):
+    """Safari sends the Enter that ends a composition after it, with the key code 229."""
+    page = visit(server.url)
+    page.route("**/v1/chat/completions", lambda route: None)
+    page.locator("#prompt").fill("日本")
+    for more in ({"key": "Enter", "keyCode": 229}, {"key": "Enter", "isComposing": True}):
+        page.evaluate(PRESS, ["prompt", more])
+    expect(page.locator(".message")).to_have_count(0)
+    ask(page, "Hello")
+    composed = {"key": "Escape", "isComposing": True}
+    page.evaluate(PRESS, ["prompt", composed])
+    expect(page.get_by_role("button", name="Stop")).to_be_visible()
+    page.get_by_role("button", name="Settings").click()
+    page.evaluate(PRESS, ["system", composed])
+    expect(page.locator("#settings")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#settings")).to_be_hidden()
+    page.keyboard.press("Escape")
+    expect(page.locator("#status")).to_have_text("Stopped.")
+
+
 def test_everything_can_be_done_by_keyboard(server, visit):
     page = visit(server.url)
     press = page.keyboard.press

@@ -119,3 +119,66 @@ def test_a_server_that_is_not_ready_is_not_called_ready(server, visit, forgive):
     page = visit(f"{server.url}/dashboard", drain)
     expect(page.locator("#state")).to_contain_text("The engine takes no requests: draining.")
     forgive("503")
+
+
+def test_one_error_does_not_end_the_dashboard(server, visit, forgive):
+    page = visit(f"{server.url}/dashboard")
+    expect(page.locator("#figures tr")).not_to_have_count(0)
+    page.evaluate(
+        """() => {
+            const find = document.getElementById.bind(document);
+            let times = 0;
+            document.getElementById = id => {
+                if (id === 'figures' && times++ === 0) throw new Error('only once');
+                return find(id);
+            };
+        }"""
+    )
+    with page.expect_event("pageerror"):
+        pass
+    with page.expect_request("**/metrics"):
+        pass
+    forgive("only once")
+
+
+SLOW_HEALTH = """(() => {
+    let times = 0;
+    window.fetch = async path => {
+        if (path.endsWith('metrics')) {
+            return new Response(`llm_generation_tokens_total ${performance.now() / 10}\\n`);
+        }
+        const wait = times++ % 2 ? 1500 : 0;
+        await new Promise(done => setTimeout(done, wait));
+        return new Response('{"status": "ready"}');
+    };
+})()"""
+
+
+def test_a_reading_is_as_old_as_the_metrics_and_not_as_the_health(server, visit):
+    """The page's clock is the counter: 100 tokens a second, however long /health takes."""
+    page = visit(f"{server.url}/dashboard", lambda page: page.add_init_script(SLOW_HEALTH))
+    page.wait_for_timeout(6000)
+    for column in (1, 2):
+        rate = number_in(cell(page, "Throughput, written", column).text_content())
+        assert 90 < rate < 110
+
+
+def test_what_is_read_or_selected_stays_while_numbers_change(server, visit):
+    page = visit(f"{server.url}/dashboard")
+    expect(page.locator("#figures tr")).not_to_have_count(0)
+    expect(page.locator(".legend li")).not_to_have_count(0)
+    write(server, 8)
+    page.evaluate(
+        """() => {
+            const all = selector => [...document.querySelectorAll(selector)];
+            window.kept = all('#figures th, #figures td, #ended td, .legend b, .legend li');
+            const cell = document.querySelector('#figures th').firstChild;
+            getSelection().setBaseAndExtent(cell, 2, cell, 7);
+            window.words = getSelection().toString();
+        }"""
+    )
+    before = number_in(cell(page, "length", 0).text_content())
+    write(server, 8)
+    expect(cell(page, "length", 0)).to_have_text(str(int(before) + 1))
+    assert page.evaluate("window.kept.length > 20 && window.kept.every(node => node.isConnected)")
+    assert page.evaluate("[getSelection().toString(), window.words]") == ["me to", "me to"]

@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
+from course.grading import feedback
 from tests.real.pages.acts import SHORT, answer_with, ask, await_end, events, piece, set_up
 
 PHONE = {"width": 320, "height": 568}
@@ -149,3 +150,65 @@ def test_an_answer_is_announced_when_it_is_whole(server, visit):
     page.keyboard.press("Escape")
     expect(answer).not_to_have_attribute("aria-busy", "true")
     expect(page.get_by_role("status")).to_have_text("Stopped.")
+
+
+def test_the_feedback_of_a_grade_fits_a_phone(visit, tmp_path):
+    title = "A_very_long_title_" * 8
+    exercise = {"exercise": "4.1", "title": title, "status": "failed", "reason": "x"}
+    exercise |= {"points": 0, "max_points": 2}
+    found = {"submission": f"{'x' * 80}.ipynb", "notes": [], "exercises": [exercise]}
+    file = tmp_path / "feedback.html"
+    file.write_text(feedback.page(found), encoding="utf-8")
+    page = visit(file.as_uri(), viewport=PHONE)
+    expect(page.get_by_role("columnheader")).to_have_count(3)
+    assert overflow(page) == 0
+
+
+def test_what_the_settings_cover_takes_no_focus(server, visit):
+    page = visit(server.url, viewport={"width": 400, "height": 700})
+    page.get_by_role("button", name="Settings").click()
+    page.locator("#close-settings").focus()
+    page.keyboard.press("Tab")
+    expect(page.locator("#prompt")).to_be_focused()
+    page.get_by_role("button", name="Close").click()
+    page.locator("#log").focus()
+    expect(page.locator("#log")).to_be_focused()
+
+
+def test_the_status_line_is_there_before_it_says_something(server, visit):
+    """Screen readers only hear changes of a live region that they have seen before."""
+    page = visit(server.url)
+    expect(page.locator("#model option")).to_have_count(1)
+    expect(page.locator("#status")).to_have_text("")
+    expect(page.get_by_role("status")).to_have_count(1)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_without_javascript_a_page_says_so(server, visit, path):
+    page = visit(server.url + path, java_script_enabled=False)
+    note = page.locator("noscript p")
+    expect(note).to_be_visible()
+    expect(note).to_contain_text("needs JavaScript")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_the_pages_work_below_another_path(server, visit, path):
+    """Behind a proxy that gives the server a place of its own: /llm/."""
+
+    def proxy(route):
+        route.fulfill(response=route.fetch(url=route.request.url.replace("/llm/", "/", 1)))
+
+    def lost(route):
+        route.fulfill(status=404, body="not of this server")
+
+    def before(page):
+        page.route("**/*", lost)
+        page.route("**/llm/**", proxy)
+
+    page = visit(f"{server.url}/llm{path}", before)
+    if path == "/":
+        expect(page.locator("#model option")).to_have_count(1)
+        page.get_by_role("link", name="Dashboard").click()
+    expect(page.locator("#state")).to_contain_text("Ready")
+    page.get_by_role("link", name="Chat").click()
+    expect(page.locator("#model option")).to_have_count(1)

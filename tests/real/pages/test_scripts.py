@@ -225,3 +225,35 @@ QUEUE_NOTE = """async (waiting) => {
 def test_a_queue_with_rows_to_spare_may_wait_for_the_engine(scripts):
     assert scripts(QUEUE_NOTE, 0) == "Nobody waits."
     assert "for an engine that steps" in scripts(QUEUE_NOTE, 3)
+
+
+STATE = """async ([health, metrics]) => {
+    const { stateOf } = await import('/pages/state.js');
+    const answer = given => given && { status: given[0], text: given[1] };
+    return stateOf(answer(health), answer(metrics));
+}"""
+FINE = [200, "llm_requests_running 0"]
+READY = [200, '{"status": "ready"}']
+
+
+@pytest.mark.parametrize(
+    ("health", "metrics", "state", "words"),
+    [
+        (READY, FINE, "ready", "Ready"),
+        (None, None, "trouble", "cannot be reached"),
+        (READY, None, "trouble", "/metrics does not come"),
+        (None, FINE, "trouble", "/health does not come"),
+        (READY, [404, ""], "trouble", "has no /metrics"),
+        ([502, "Bad Gateway"], [502, "Bad Gateway"], "trouble", "stands before it, answered with"),
+        (READY, [502, ""], "trouble", "status 502"),
+        ([503, "<h1>busy</h1>"], FINE, "trouble", "status 503"),
+        ([503, '{"status": "dead"}'], FINE, "trouble", "takes no requests: dead."),
+        ([200, "<html>log in</html>"], FINE, "trouble", "status 200"),
+        ([200, "null"], FINE, "trouble", "status 200"),
+        ([200, '{"status": "warming"}'], FINE, "trouble", "takes no requests: warming."),
+    ],
+)
+def test_the_dashboard_says_only_what_it_knows(scripts, health, metrics, state, words):
+    found, said = scripts(STATE, [health, metrics])
+    assert found == state
+    assert words in said

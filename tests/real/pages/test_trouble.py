@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.real.pages.acts import (
@@ -146,3 +147,102 @@ def test_a_server_that_dies_is_told_from_one_that_is_not_there(start, visit, for
     expect(page.get_by_role("alert").last).to_contain_text("cannot be reached")
     assert page.get_by_role("button", name="Retry").count() == 1  # only of the last question
     forgive("ERR_")
+
+
+def test_a_server_that_comes_back_with_another_model_is_asked_for_that(server, visit, forgive):
+    def before(page):
+        models = {"object": "list", "data": [{"id": "old-model"}]}
+        page.route("**/v1/models", lambda route: route.fulfill(json=models))
+
+    page = visit(server.url, before)
+    expect(page.locator("#model option")).to_have_text(["old-model"])
+    page.unroute("**/v1/models")
+    set_up(page, **SHORT)  # its first field is the list of models, so the focus is there
+    name = server.get("/v1/models").json()["data"][0]["id"]
+    expect(page.locator("#model option")).to_have_text([name])
+    page.evaluate("document.getElementById('model').replaceChildren(new Option('older'))")
+    answer = ask(page, "Hello")
+    expect(page.get_by_role("alert")).to_contain_text("The server does not have this")
+    expect(page.locator("#model option")).to_have_text([name])
+    page.get_by_role("button", name="Retry").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    await_end(answer)
+    assert answer.locator("h2").text_content() == name
+    assert text_of(answer)
+    forgive("404")
+
+
+@pytest.mark.parametrize("status", [400, 413])
+def test_what_would_fail_again_is_not_offered_again(server, visit, forgive, status):
+    page = visit(server.url)
+    answer_with(page, json.dumps({"error": {"message": "too much"}}), status)
+    ask(page, "Hello")
+    expect(page.get_by_role("alert")).to_contain_text("too much")
+    expect(page.locator(".note button")).to_have_count(0)
+    forgive(str(status))
+
+
+def test_a_key_that_cannot_be_sent_is_named(server, visit):
+    page = visit(server.url)
+    expect(page.locator("#model option")).to_have_count(1)
+    set_up(page, key="ключ", **SHORT)
+    expect(page.locator("#status")).to_contain_text("a key is ASCII")
+    answer = ask(page, "Hello")
+    expect(page.get_by_role("alert")).to_contain_text("a key is ASCII")
+    page.get_by_role("button", name="Enter the key").click()
+    page.locator("#key").fill("")
+    page.get_by_role("button", name="Close").click()
+    page.get_by_role("button", name="Retry").click()
+    await_end(answer)
+    assert text_of(answer)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        "Object.defineProperty(window, 'sessionStorage', { get() { throw new Error('denied'); } })",
+        "sessionStorage.setItem('chat-settings', '{')",
+        "sessionStorage.setItem('chat-settings', 'null')",
+        "Storage.prototype.setItem = () => { throw new Error('full'); }",
+    ],
+)
+def test_a_storage_that_fails_stops_nobody(server, visit, trouble):
+    page = visit(server.url, lambda page: page.add_init_script(trouble))
+    expect(page.locator("#model option")).to_have_count(1)
+    set_up(page, **SHORT)
+    await_end(ask(page, "Hello"))
+    assert text_of(page.locator(".answer"))
+
+
+def test_a_late_list_of_models_does_not_say_that_nothing_runs(server, visit):
+    held = []
+    page = visit(server.url, lambda page: page.route("**/v1/models", lambda r: held.append(r)))
+    page.route("**/v1/chat/completions", lambda route: None)
+    ask(page, "Hello")
+    expect(page.locator("#status")).to_have_text("The answer is being written.")
+    held[0].fulfill(json={"data": [{"id": "late"}]})
+    expect(page.locator("#model option")).to_have_text(["late"])
+    page.evaluate("new Promise(done => setTimeout(done))")
+    expect(page.locator("#status")).to_have_text("The answer is being written.")
+    page.keyboard.press("Escape")
+    expect(page.locator("#status")).to_have_text("Stopped.")
+
+
+WATCH_NOTES = """() => {
+    window.seen = [];
+    const append = Element.prototype.append;
+    Element.prototype.append = function (...nodes) {
+        append.apply(this, nodes);
+        const isNote = nodes[0]?.className === 'note';
+        if (isNote) window.seen.push(this.closest('[aria-busy]') === null);
+    };
+}"""
+
+
+def test_an_alert_is_not_put_where_screen_readers_wait(server, visit):
+    page = visit(server.url)
+    page.evaluate(WATCH_NOTES)
+    answer_with(page, events(piece("Half an"), {"error": {"message": "the step failed"}}))
+    ask(page, "Hello")
+    expect(page.get_by_role("alert")).to_have_count(1)
+    assert page.evaluate("window.seen") == [True]

@@ -203,7 +203,7 @@ for size in sizes:
     block = torch.ones(size // 4).expand(often, size // 4)
     speeds.append(bandwidth(block.sum, often * size))
 names = [f"{n // 1024} KiB" if n < 2**20 else f"{n // 2**20} MiB" for n in sizes]
-for name, speed in list(zip(names, speeds, strict=True))[2::3]:
+for name, speed in list(zip(names, speeds, strict=True))[::3]:
     print(f"{name:>8}: {speed / 1e9:6.1f} GB/s")
 fig, ax = plt.subplots(num="block_size", figsize=(7, 3.2), layout="constrained")
 ax.plot(sizes, [speed / 1e9 for speed in speeds], "o-", color=BLUE)

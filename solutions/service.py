@@ -113,7 +113,12 @@ class Service:
         return status, {"status": word, "running": running, "waiting": waiting}
 
     def is_alive(self) -> bool:
-        """Whether the engine is. What has ended it is told once."""
+        """Whether the engine is. What has ended it is told, if it was not yet."""
+        self._tell_death()
+        return self.engine.is_alive
+
+    def _tell_death(self) -> None:
+        """Say once what has ended the engine: its class and its place, no words of a user."""
         error = self.engine.error
         if error is not None and not self._dead:
             self._dead = True
@@ -121,7 +126,6 @@ class Service:
             at = traceback.extract_tb(error.__traceback__)[-1:]
             place = "".join(f" at {Path(one.filename).name}:{one.lineno} {one.name}" for one in at)
             log.critical("the engine has ended: %s%s", type(error).__name__, place)
-        return self.engine.is_alive
 
     def keep_inside(self, job: Job) -> None:
         """A job whose client does not wait is inside all the same, until it is over."""
@@ -253,7 +257,7 @@ class Service:
         """One of its requests is over; when it was the last, the job's result is kept."""
         if one.admitted is not None:
             self.pace.note(self.clock())
-        self.is_alive()
+        self._tell_death()
         self.jobs[job] -= 1  # not finish_reason: that is set before all is done that an end brings
         if self.jobs[job]:
             return

@@ -85,15 +85,15 @@ def judge(raw: bytes) -> str:
         return f"no HTTP: {raw[:40]!r}"
     status = int(head[9:12])
     if status == 200:
-        if b'"error"' in body:
-            return REFUSAL if b'"message"' in body else "an error without a message"
-        whole = b"data: [DONE]" in body or b'"usage"' in body
+        if b'"error":' in body:  # with the colon: a token may be the word alone
+            return REFUSAL if b'"message":' in body else "an error without a message"
+        whole = b"data: [DONE]" in body or b'"usage":' in body
         return ANSWER if whole else "half an answer"
     if status >= 500 and status not in (503, 504):
         return f"status {status}"
     if status == 503 and b"\nretry-after: " not in head.lower():
         return "503 without Retry-After"
-    return REFUSAL if b'"message"' in body or status < 404 else f"status {status} without words"
+    return REFUSAL if b'"message":' in body or status < 404 else f"status {status} without words"
 
 
 def body_of(prompt: str, tokens: int, **more) -> bytes:

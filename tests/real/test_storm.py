@@ -14,8 +14,10 @@ import httpx
 import psutil
 import pytest
 
+from solutions.api_error import ApiError
+from solutions.responses import error_body, to_json
 from tests.real.conftest import run_apart, start_server
-from tests.real.storm import ACTIONS, ANSWER, LEFT, REFUSAL, Storm, body_of, client
+from tests.real.storm import ACTIONS, ANSWER, LEFT, REFUSAL, Storm, body_of, client, judge
 
 SECONDS = float(os.environ.get("STORM_SECONDS", "20"))
 CLIENTS = 64
@@ -100,6 +102,16 @@ def under_watch(server) -> tuple[Storm, list[int]]:
     for (action, end), count in sorted(storm.ended.items()):
         print(f"  {action:20} {end:20} {count}")
     return storm, watch.samples
+
+
+@pytest.mark.parametrize("word", ["error", "usage", "message"])
+def test_a_word_of_the_model_is_no_error_and_no_end(word):
+    piece = b"data: " + to_json({"choices": [{"text": word}]}) + b"\n\n"
+    head = b"HTTP/1.1 200 OK\r\n\r\n"
+    assert judge(head + piece) == "half an answer"
+    assert judge(head + piece + b"data: [DONE]\n\n") == ANSWER
+    failed = b"data: " + to_json(error_body(ApiError(500, "it failed"))) + b"\n\n"
+    assert judge(head + piece + failed) == REFUSAL
 
 
 def test_every_request_ends_in_an_answer_a_refusal_or_a_disconnect(stormed):
